@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
+use tempfile::Builder;
+
 use crate::base::disk::{self, DiskError};
 
 /// Prefix of temporary files. One that is left when nothing is being written belonged to a process that
@@ -33,12 +35,34 @@ pub fn write_with<E: From<DiskError>>(
     path: &Path,
     write: impl FnOnce(&mut File) -> Result<(), E>,
 ) -> Result<(), E> {
+    fill(path, Builder::new().prefix(TEMPORARY_PREFIX), write)
+}
+
+/// As [`write_with`], but the `umask` of the process says who can read the file, as for one that an editor writes.
+///
+/// # Errors
+/// As [`write_with`].
+#[cfg(feature = "cli")]
+pub fn write_shared_with<E: From<DiskError>>(
+    path: &Path,
+    write: impl FnOnce(&mut File) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut builder = Builder::new();
+    builder.prefix(TEMPORARY_PREFIX);
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    fill(path, &builder, write)
+}
+
+fn fill<E: From<DiskError>>(
+    path: &Path,
+    builder: &Builder<'_, '_>,
+    write: impl FnOnce(&mut File) -> Result<(), E>,
+) -> Result<(), E> {
     let fail = |operation| DiskError::new(operation, path);
     disk::expect_replaceable(path)?;
-    let mut file = tempfile::Builder::new()
-        .prefix(TEMPORARY_PREFIX)
-        .tempfile_in(disk::folder_of(path))
-        .map_err(fail("create a temporary file for"))?;
+    let mut file =
+        builder.tempfile_in(disk::folder_of(path)).map_err(fail("create a temporary file for"))?;
     write(file.as_file_mut())?;
     file.as_file().sync_all().map_err(fail("sync"))?;
     file.persist(path).map_err(|error| fail("replace")(error.error))?;

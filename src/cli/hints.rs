@@ -136,6 +136,9 @@ pub fn program_not_found(error: anyhow::Error, args: &RunArgs, program: &str) ->
     let bare = streams.iter().find(|(_, sink)| **sink == Some(Sink::Stream));
     let hint = if let Some(hint) = misread_value(&args.command) {
         hint
+    } else if let Some((owner, project)) = setup::left_out_by_project(program) {
+        let project = project.display();
+        format!("the installed toolchain {owner} has it; name that in [toolchains] of {project}")
     } else if is_file(&module) {
         format!("to run the module in this directory: ./{module}")
     } else if is_dir(program) {

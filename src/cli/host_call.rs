@@ -71,7 +71,7 @@ fn call(call: &CallArgs) -> Result<u8> {
         children.as_ref(),
         host,
         &LoadedPrograms::default(),
-        setup::toolchains(&args.toolchain)?,
+        setup::toolchains_of_run(args)?,
     )?;
     let trace_failure = Failure::default();
     machine.set_trace(run::trace(args, &trace_failure)?);

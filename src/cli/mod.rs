@@ -26,6 +26,7 @@ mod cache;
 mod cause;
 mod changes;
 mod compile;
+mod config;
 mod doctor;
 mod ending;
 mod exit;
@@ -50,6 +51,7 @@ mod perturbed;
 mod planted_links;
 mod programs;
 mod progress;
+mod project;
 mod record;
 mod recover;
 mod repetition;
@@ -66,6 +68,7 @@ mod started_natives;
 mod tape;
 mod text;
 mod toolchain;
+mod trust;
 mod usage;
 mod verify;
 
@@ -79,7 +82,11 @@ use args::{Cli, Subcommand};
 /// Parses the command line, carries it out, and returns the exit code.
 pub fn main() -> ExitCode {
     signals::let_long_files_be_errors();
-    let cli = match parse(std::env::args_os()) {
+    let words = match project::settings::add_to(std::env::args_os().collect()) {
+        Ok(words) => words,
+        Err(error) => return failed(&error),
+    };
+    let cli = match parse(words.into_iter()) {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(usage::misunderstood(&error)),
     };
@@ -104,6 +111,8 @@ pub fn main() -> ExitCode {
         Subcommand::Install(args) => install::install(&args),
         Subcommand::Uninstall(args) => install::uninstall(&args),
         Subcommand::Toolchain(args) => toolchain::run(&args),
+        Subcommand::Config(args) => config::run(&args),
+        Subcommand::Trust(args) => trust::run(&args),
         Subcommand::Cache(args) => cache::run(&args),
         Subcommand::Doctor(args) => Ok(doctor::run(&args)),
         Subcommand::CompileModule(args) => compile::child(&args),
@@ -117,12 +126,14 @@ pub fn main() -> ExitCode {
     };
     match done {
         Ok(code) => ExitCode::from(unless_lost(code)),
-        Err(error) => {
-            let (code, message) = exit::describe(&error);
-            complain!("belljar: {message}");
-            ExitCode::from(code)
-        }
+        Err(error) => failed(&error),
     }
+}
+
+fn failed(error: &anyhow::Error) -> ExitCode {
+    let (code, message) = exit::describe(error);
+    complain!("belljar: {message}");
+    ExitCode::from(code)
 }
 
 /// Parses the command line. Building the definition of all commands takes about as long as running a

@@ -74,6 +74,17 @@ impl Progress {
         }
     }
 
+    /// Shows that `done` of `all` bytes are transferred.
+    #[cfg(feature = "oci")]
+    pub fn set_bytes(&self, done: u64, all: u64) {
+        let Some(bar) = &self.bar else { return };
+        self.has_parts.call_once(|| {
+            bar.set_style(style("{spinner} {msg} [{bar:20}] {bytes}/{total_bytes}, {eta} left"));
+            bar.set_length(all);
+        });
+        bar.set_position(done);
+    }
+
     /// Does `work`, and shows its `progress` meanwhile.
     pub fn follow<T>(&self, progress: &CompileProgress, work: impl FnOnce() -> T) -> T {
         std::thread::scope(|scope| {

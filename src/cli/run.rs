@@ -98,7 +98,7 @@ fn perform(
     let trace = trace(args, &trace_failure)?;
     let recording = record.map(Recording::begin).transpose()?;
     let children = setup::native_children(args)?;
-    let toolchains = setup::toolchains(&args.toolchain)?;
+    let toolchains = setup::toolchains_of_run(args)?;
     let (found, start) = find(args, &toolchains, named, children.is_some(), &report.program)?;
     let (module, native) = match (found, &children) {
         (Found::Module(module), _) => (Some(module), None),

@@ -14,17 +14,37 @@ use super::home::{cache_dir, installed_toolchains, journals_dir};
 use super::loaded::LoadedPrograms;
 use super::mounts;
 use super::options::{clock, limits, mtimes, unknown_imports};
+use super::project;
 use super::record::Recording;
 use crate::base::ambient;
 use crate::host::SessionHost;
 use crate::kernel::process::programs::Programs;
 use crate::native::{NativeChildren, NativeError, NativePrograms};
 use crate::process::ShellImage;
-use crate::{EngineConfig, Machine, Preopen, Resolved, ToolchainPrograms, Toolchains};
+use crate::{
+    EngineConfig, InstalledToolchains, Machine, Preopen, Resolved, ToolchainPrograms, Toolchains,
+};
 
-/// The toolchains of [`named_toolchains`], then those that are installed.
+/// The toolchains of [`named_toolchains`], then those of the project, or, without one that names some, those that are
+/// installed.
 pub fn toolchains(dirs: &[PathBuf]) -> Result<Toolchains> {
-    Ok(named_toolchains(dirs)?.with_installed(&installed_toolchains()?)?)
+    toolchains_with(dirs, false)
+}
+
+/// The toolchains of a run.
+///
+/// # Errors
+/// As [`toolchains`]; with `--locked`, the lock file of the project does not have each.
+pub fn toolchains_of_run(args: &RunArgs) -> Result<Toolchains> {
+    toolchains_with(&args.toolchain, args.locked)
+}
+
+fn toolchains_with(dirs: &[PathBuf], locked: bool) -> Result<Toolchains> {
+    let (named, store) = (named_toolchains(dirs)?, installed_toolchains()?);
+    match project_toolchains(&store, locked)? {
+        Some(toolchains) => Ok(named.then(toolchains)),
+        None => Ok(named.with_installed(&store)?),
+    }
 }
 
 /// The toolchains in the directories of `--toolchain`, then in those of `BELLJAR_TOOLCHAIN`.
@@ -36,12 +56,36 @@ pub fn named_toolchains(dirs: &[PathBuf]) -> Result<Toolchains> {
     Ok(toolchains.then(listed))
 }
 
+/// The toolchains that the project of the current directory names, if it names some.
+pub fn project_toolchains(store: &InstalledToolchains, locked: bool) -> Result<Option<Toolchains>> {
+    let of_project = match project::current()? {
+        Some(project) => project::toolchains::of(&project, store, locked)?,
+        None => None,
+    };
+    if locked && of_project.is_none() {
+        let message =
+            "--locked: no belljar.toml with [toolchains] is in this directory or above it";
+        return Err(Usage(message.to_owned()).into());
+    }
+    Ok(of_project)
+}
+
 /// Whether PROGRAM is the path of a module rather than the name of a program.
 fn is_path(program: &OsStr) -> bool {
     let extension = Path::new(program).extension().unwrap_or_default().to_ascii_lowercase();
     let is_module = ["wasm", "wat", "cwasm"].iter().any(|known| extension == *known);
     let is_separator = |byte: &u8| std::path::is_separator(char::from(*byte));
     is_module || program.as_encoded_bytes().iter().any(is_separator)
+}
+
+/// The installed toolchain that has the program `name`, and the `belljar.toml` that leaves it out.
+pub fn left_out_by_project(name: &str) -> Option<(String, PathBuf)> {
+    let project = project::current().ok()??;
+    project.file.toolchains.as_ref()?;
+    let installed = Toolchains::default().with_installed(&installed_toolchains().ok()?).ok()?;
+    let mut owners = installed.described();
+    let owner = owners.find(|owner| owner.manifest().programs.contains_key(name))?;
+    Some((owner.manifest().name.clone(), project.path()))
 }
 
 /// The program that PROGRAM names, by path, or in `toolchains`.

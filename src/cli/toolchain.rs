@@ -10,9 +10,11 @@ use serde_json::json;
 use super::args::toolchain::{ToolchainAction, ToolchainArgs};
 use super::exit::Usage;
 use super::home::installed_toolchains;
+#[cfg(feature = "oci")]
+use super::install::oci::{self, Registry};
 #[cfg(feature = "import")]
-use super::install::bundle;
-use super::install::recipes;
+use super::install::{self, bundle};
+use super::install::{recipes, stored};
 #[cfg(feature = "import")]
 use super::progress::Progress;
 use super::text::{count, printable};
@@ -31,7 +33,22 @@ pub fn run(args: &ToolchainArgs) -> Result<u8> {
         ToolchainAction::Check { dir, json } => check(dir, *json),
         ToolchainAction::Init { dir, name } => init(dir, name.as_deref()),
         #[cfg(feature = "import")]
-        ToolchainAction::Pack { dir, output, quiet } => pack(dir, output.as_deref(), *quiet),
+        ToolchainAction::Pack { source, output, quiet } => {
+            let source = install::toolchain_of(source, *quiet)?;
+            pack(&source.toolchain, output.as_deref(), *quiet)
+        }
+        ToolchainAction::Verify { names, json } => stored::verify(names, *json),
+        ToolchainAction::Outdated { json } => stored::outdated(*json),
+        #[cfg(feature = "oci")]
+        ToolchainAction::Push { source, reference, plain_http, json, quiet } => {
+            push(source, &Registry::of(reference, *plain_http)?, *json, *quiet)
+        }
+        #[cfg(feature = "oci")]
+        ToolchainAction::Pull { reference, output, plain_http, quiet } => {
+            let registry = Registry::of(reference, *plain_http)?;
+            let (_folder, pulled) = oci::pull(&registry, installed_toolchains()?.dir(), *quiet)?;
+            pack(&pulled, output.as_deref(), *quiet)
+        }
         #[cfg(feature = "import")]
         ToolchainAction::Unpack { file, dir } => unpack(file, dir),
         ToolchainAction::Gc { json } => gc(*json),
@@ -52,6 +69,15 @@ fn list(json: bool) -> Result<u8> {
             }));
         } else {
             say_line(toolchain.manifest());
+        }
+    }
+    for (name, version, digest) in store.versions()? {
+        if json {
+            lines.push(json!({
+                "name": name, "version": version, "digest": digest, "for_projects": true,
+            }));
+        } else {
+            say!("{name} {}  for projects, {digest}", printable(&version));
         }
     }
     if json {
@@ -227,8 +253,7 @@ fn modules(dir: &Path) -> Result<Vec<String>> {
 
 /// Writes the toolchain in `dir` to a bundle.
 #[cfg(feature = "import")]
-fn pack(dir: &Path, output: Option<&Path>, quiet: bool) -> Result<u8> {
-    let toolchain = ToolchainFolder::open(dir)?;
+fn pack(toolchain: &ToolchainFolder, output: Option<&Path>, quiet: bool) -> Result<u8> {
     let Manifest { name, version, files, .. } = toolchain.manifest();
     let output = if let Some(output) = output {
         output.to_owned()
@@ -244,11 +269,28 @@ fn pack(dir: &Path, output: Option<&Path>, quiet: bool) -> Result<u8> {
     let all: u64 = files.values().map(|file| file.len_bytes).sum();
     let shown =
         Progress::start(format!("packing {name} ({})", ByteSize(all).display().iec()), quiet);
-    bundle::pack(&toolchain, &output)?;
+    bundle::pack(toolchain, &output)?;
     drop(shown);
     let bytes = disk::metadata(&output)?.len();
     let files = count(files.len(), "file");
     say!("wrote {}: {files}, {}", output.display(), ByteSize(bytes).display().iec());
+    Ok(0)
+}
+
+#[cfg(feature = "oci")]
+fn push(source: &str, registry: &Registry, json: bool, quiet: bool) -> Result<u8> {
+    let source = install::toolchain_of(source, quiet)?;
+    let digest = oci::push(&source.toolchain, registry, quiet)?;
+    let Manifest { name, version, .. } = source.toolchain.manifest();
+    if json {
+        let line = json!({
+            "name": name, "version": version, "reference": registry.name(), "manifest": digest,
+            "digest": source.toolchain.digest(),
+        });
+        say!("{line}");
+    } else {
+        say!("pushed {name} {} to {}: {}", printable(version), registry.name(), printable(&digest));
+    }
     Ok(0)
 }
 

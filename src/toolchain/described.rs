@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::folder::{at, expect_no_link};
+use super::folder::expect_no_link;
 use super::installed::{InstallError, InstalledToolchains, Record, StoredFiles};
 use super::manifest::{MANIFEST, Manifest, ManifestError};
+use super::names::at;
 use super::trees::{FolderTree, StoredTree};
 use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
@@ -105,14 +106,25 @@ impl Toolchain {
     /// # Errors
     /// [`InstallError`].
     pub fn installed(store: &InstalledToolchains, name: &str) -> Result<Self, InstallError> {
-        let record = store.record(name)?;
+        Ok(Self::of_record(store, store.record(name)?))
+    }
+
+    /// The toolchain `name` whose manifest has the digest `digest`, if it is installed in `store`.
+    ///
+    /// # Errors
+    /// [`InstallError`].
+    pub fn version(
+        store: &InstalledToolchains,
+        name: &str,
+        digest: Digest,
+    ) -> Result<Option<Self>, InstallError> {
+        Ok(store.version(name, digest)?.map(|record| Self::of_record(store, record)))
+    }
+
+    fn of_record(store: &InstalledToolchains, record: Record) -> Self {
         let files = store.files(&record);
         let Record { manifest, digest, modules, .. } = record;
-        Ok(Self {
-            place: Place::Installed { store: store.clone(), modules, files },
-            manifest,
-            digest,
-        })
+        Self { place: Place::Installed { store: store.clone(), modules, files }, manifest, digest }
     }
 
     /// Whether it is installed.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use super::digests;
 use super::installed::{InstallError, InstalledToolchains};
 use super::manifest::{FileEntry, MANIFEST, Manifest};
+use super::names::at;
 use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
 use crate::engine::Module;
@@ -130,16 +131,25 @@ impl ToolchainFolder {
     /// [`InstallError`]; the old version is then still installed.
     pub fn install(&self, store: &InstalledToolchains) -> Result<Digest, InstallError> {
         let open = |path: &str| self.open_file(path);
-        let digest = store.install(self.manifest.clone(), &self.contents, &open)?;
+        let digest = store.install(self.manifest.clone(), &self.contents, &open, false)?;
         // What cannot be removed now only costs space.
         let _ = store.gc();
         Ok(digest)
     }
-}
 
-/// The file or folder `path` of the folder `dir`.
-pub fn at(dir: &Path, path: &str) -> PathBuf {
-    path.split('/').filter(|name| *name != ".").fold(dir.to_owned(), |dir, name| dir.join(name))
+    /// Installs it in `store` as a version for projects, beside one of the same name; returns the digest of its manifest.
+    ///
+    /// # Errors
+    /// [`InstallError`].
+    pub fn install_version(&self, store: &InstalledToolchains) -> Result<Digest, InstallError> {
+        let open = |path: &str| self.open_file(path);
+        store.install(self.manifest.clone(), &self.contents, &open, true)
+    }
+
+    /// The digest of its manifest, by which it is known when it is installed.
+    pub fn digest(&self) -> Digest {
+        Digest::of(self.manifest.to_text().as_bytes())
+    }
 }
 
 /// Checks that neither `path`, which is relative to the folder `dir`, nor a folder on the way to it is a link: a toolchain

@@ -8,20 +8,24 @@ use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
-use super::manifest::{Manifest, ManifestError};
+use super::file_list::{self, FileList, StoredFile};
+use super::manifest::{FileEntry, Manifest, ManifestError};
 use crate::base::atomic_file;
 use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
 use crate::store::{Cas, Removed, StoreError};
 
-/// Longest record or list of files, in bytes.
-const RECORD_BYTES_MAX: u64 = 64 << 20;
+/// Longest record, in bytes.
+pub(super) const RECORD_BYTES_MAX: u64 = 64 << 20;
+
+/// Longest list of files, in bytes.
+const LIST_BYTES_MAX: u64 = 1 << 30;
 
 /// The file that runs hold while they may need contents.
 const USE: &str = "use";
 
 /// Extension of a record.
-const RECORD: &str = "json";
+pub(super) const RECORD: &str = "json";
 
 /// The store of installed toolchains cannot be read or written.
 #[derive(thiserror::Error)]
@@ -50,6 +54,18 @@ pub enum InstallError {
         path: PathBuf,
         /// What is wrong.
         message: String,
+    },
+    /// A project needs a version that is not installed.
+    #[error(
+        "{name} {version} is not installed with the digest {digest}: run `belljar install` in the project"
+    )]
+    VersionMissing {
+        /// The name.
+        name: String,
+        /// The version.
+        version: String,
+        /// The digest of its manifest.
+        digest: Digest,
     },
     /// No toolchain of this name is installed.
     #[error("no toolchain {name:?} is installed{}", known(names))]
@@ -89,21 +105,12 @@ pub(super) struct Record {
     pub modules: BTreeMap<String, Digest>,
 }
 
-/// A file of an installed toolchain.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) struct StoredFile {
-    pub path: String,
-    pub content: Digest,
-    pub len_bytes: u64,
-    pub executable: bool,
-}
-
 /// The files of an installed toolchain, which are read when they are first needed.
 #[derive(Debug)]
 pub(super) struct StoredFiles {
     cas: Cas,
     list: Digest,
-    by_path: OnceLock<Result<BTreeMap<String, StoredFile>, String>>,
+    read: OnceLock<Result<FileList, String>>,
 }
 
 impl InstalledToolchains {
@@ -136,24 +143,35 @@ impl InstalledToolchains {
     }
 
     pub(super) fn record(&self, name: &str) -> Result<Record, InstallError> {
-        let path = self.record_path(name);
-        let damaged = |message: String| InstallError::Record { path: path.clone(), message };
-        let Some(text) = disk::read_at_most(&path, RECORD_BYTES_MAX)? else {
+        Self::read_record(&self.record_path(name), name)
+    }
+
+    /// The record of the toolchain `name` in the file `path`.
+    pub(super) fn read_record(path: &Path, name: &str) -> Result<Record, InstallError> {
+        let record = Self::read_any_record(path)?;
+        if record.manifest.name == name {
+            return Ok(record);
+        }
+        let message = format!("it describes {:?}", record.manifest.name);
+        Err(InstallError::Record { path: path.to_owned(), message })
+    }
+
+    /// The record in the file `path`.
+    pub(super) fn read_any_record(path: &Path) -> Result<Record, InstallError> {
+        let damaged = |message| InstallError::Record { path: path.to_owned(), message };
+        let Some(text) = disk::read_at_most(path, RECORD_BYTES_MAX)? else {
             return Err(damaged("it is too long".to_owned()));
         };
         let record: Record =
             serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
         // What it says was checked when it was installed, and is checked again: others may write to the disk.
-        record.manifest.expect_valid(&path)?;
-        if record.manifest.name != name {
-            return Err(damaged(format!("it describes {:?}", record.manifest.name)));
-        }
+        record.manifest.expect_valid(path)?;
         Ok(record)
     }
 
     pub(super) fn files(&self, record: &Record) -> Arc<StoredFiles> {
         let (cas, list) = (self.cas.clone(), record.list);
-        Arc::new(StoredFiles { cas, list, by_path: OnceLock::new() })
+        Arc::new(StoredFiles { cas, list, read: OnceLock::new() })
     }
 
     /// The path of a module.
@@ -162,7 +180,7 @@ impl InstalledToolchains {
     }
 
     /// Waits until no other process changes the store.
-    fn lock(&self) -> Result<File, DiskError> {
+    pub(super) fn lock(&self) -> Result<File, DiskError> {
         disk::create_private_dir_all(&self.dir)?;
         let path = self.dir.join("lock");
         let file = disk::open_lock(&path)?;
@@ -170,8 +188,8 @@ impl InstalledToolchains {
         Ok(file)
     }
 
-    /// Installs the toolchain `manifest`, and replaces one of the same name. `contents` has the digest of each of its
-    /// files, which `open` opens by its path.
+    /// Installs the toolchain `manifest` in place of one of the same name, or as a version beside it: see
+    /// [`InstalledToolchains::version`]. `contents` has the digest of each of its files, which `open` opens by its path.
     ///
     /// A killed process leaves the old toolchain or the new one, and at most contents that [`Self::gc`] removes.
     ///
@@ -182,32 +200,34 @@ impl InstalledToolchains {
         mut manifest: Manifest,
         contents: &BTreeMap<String, Digest>,
         open: &dyn Fn(&str) -> Result<File, DiskError>,
+        as_version: bool,
     ) -> Result<Digest, InstallError> {
         let _lock = self.lock()?;
         let mut files = Vec::new();
         for (path, &content) in contents {
-            let Some(entry) = manifest.files.get(path) else { continue };
-            self.store(path, content, entry.len_bytes, open)?;
-            files.push(StoredFile {
-                path: path.clone(),
-                content,
-                len_bytes: entry.len_bytes,
-                executable: entry.executable,
-            });
+            let Some(&FileEntry { len_bytes, executable, .. }) = manifest.files.get(path) else {
+                continue;
+            };
+            self.store(path, content, len_bytes, open)?;
+            files.push(StoredFile { path, content, len_bytes, executable });
         }
-        let list = to_json(&files);
+        let list = file_list::encode(files.iter().copied());
         let (list, text) = (self.keep(&list)?, manifest.to_text());
         let digest = self.keep(text.as_bytes())?;
         let is_module = |file: &&StoredFile| {
-            manifest.programs.values().any(|program| program.module.as_deref() == Some(&file.path))
+            manifest.programs.values().any(|program| program.module.as_deref() == Some(file.path))
         };
         let modules = files.iter().filter(is_module);
-        let modules = modules.map(|file| (file.path.clone(), file.content)).collect();
+        let modules = modules.map(|file| (file.path.to_owned(), file.content)).collect();
         manifest.files.clear();
         let record = Record { manifest, digest, list, modules };
-        let path = self.record_path(&record.manifest.name);
-        let text = to_json(&record);
-        atomic_file::write(&path, &[&text])?;
+        let path = if as_version {
+            disk::create_private_dir_all(&self.versions_dir())?;
+            self.version_path(digest)
+        } else {
+            self.record_path(&record.manifest.name)
+        };
+        atomic_file::write(&path, &[&to_json(&record)])?;
         Ok(digest)
     }
 
@@ -243,6 +263,59 @@ impl InstalledToolchains {
         Ok(digest)
     }
 
+    /// Writes the files of the toolchain `name` to the empty folder `into`; returns its manifest, with all files.
+    ///
+    /// # Errors
+    /// [`InstallError`]: `NotInstalled`; `Record` or `Store` if something is damaged; `Disk`.
+    #[cfg(feature = "import")]
+    pub fn unpack(&self, name: &str, into: &Path) -> Result<Manifest, InstallError> {
+        let names = self.names()?;
+        if !names.iter().any(|known| known == name) {
+            return Err(InstallError::NotInstalled { name: name.to_owned(), names });
+        }
+        let _hold = self.hold();
+        let record = self.record(name)?;
+        let text = self.cas.get(record.digest, RECORD_BYTES_MAX)?;
+        let manifest = Manifest::parse(&self.record_path(name), &text)?;
+        let files = self.files(&record);
+        let files = files.list().map_err(|message| InstallError::Record {
+            path: self.record_path(name),
+            message: message.to_owned(),
+        })?;
+        for file in files.iter() {
+            let target = super::names::at(into, file.path);
+            disk::create_private_dir_all(disk::folder_of(&target))?;
+            let mut content = self.cas.open(file.content, file.len_bytes)?;
+            let mut copy = disk::create_new_private(&target)?;
+            std::io::copy(&mut content, &mut copy).map_err(DiskError::new("write", &target))?;
+            if file.executable {
+                disk::set_executable(&target)?;
+            }
+        }
+        Ok(manifest)
+    }
+
+    /// Reads all files of the toolchain `name`, and returns those that are missing or damaged, by their paths.
+    ///
+    /// # Errors
+    /// [`InstallError`]: `NotInstalled`, `Disk`, `Record`, `Manifest`.
+    pub fn damaged_files(&self, name: &str) -> Result<Vec<String>, InstallError> {
+        let names = self.names()?;
+        if !names.iter().any(|known| known == name) {
+            return Err(InstallError::NotInstalled { name: name.to_owned(), names });
+        }
+        let _hold = self.hold();
+        let record = self.record(name)?;
+        let files = self.files(&record);
+        let files = files.list().map_err(|message| InstallError::Record {
+            path: self.record_path(name),
+            message: message.to_owned(),
+        })?;
+        let is_damaged =
+            |file: &StoredFile<'_>| self.cas.open(file.content, file.len_bytes).is_err();
+        Ok(files.iter().filter(is_damaged).map(|file| file.path.to_owned()).collect())
+    }
+
     /// Removes the toolchain `name`, and the contents that no other has, as [`Self::gc`] does.
     ///
     /// # Errors
@@ -267,8 +340,8 @@ impl InstalledToolchains {
         Some(file)
     }
 
-    /// Removes the contents that no installed toolchain has: of replaced versions, and of killed processes. Returns
-    /// `None`, and removes nothing, while a run may need them.
+    /// Removes the versions that no project needs any more, and the contents that no installed toolchain has: of replaced
+    /// versions, and of killed processes. Returns `None`, and removes nothing, while a run may need them.
     ///
     /// # Errors
     /// [`InstallError`]; if a record is damaged, nothing is removed.
@@ -283,37 +356,48 @@ impl InstalledToolchains {
         }
         let mut keep = HashSet::new();
         for name in self.names()? {
-            let record = self.record(&name)?;
-            keep.extend([record.digest, record.list]);
-            let files = self.files(&record);
-            let files = files.by_path().map_err(|message| InstallError::Record {
-                path: self.record_path(&name),
-                message: message.to_owned(),
-            })?;
-            keep.extend(files.values().map(|file| file.content));
+            self.keep_files(&self.record(&name)?, &self.record_path(&name), &mut keep)?;
+        }
+        for (path, record) in self.needed_versions()? {
+            self.keep_files(&record, &path, &mut keep)?;
         }
         Ok(Some(self.cas.retain(&keep)?))
     }
+
+    /// Adds what the toolchain of `record`, which is in the file `path`, consists of to `keep`.
+    fn keep_files(
+        &self,
+        record: &Record,
+        path: &Path,
+        keep: &mut HashSet<Digest>,
+    ) -> Result<(), InstallError> {
+        keep.extend([record.digest, record.list]);
+        let files = self.files(record);
+        let files = files.list().map_err(|message| InstallError::Record {
+            path: path.to_owned(),
+            message: message.to_owned(),
+        })?;
+        keep.extend(files.iter().map(|file| file.content));
+        Ok(())
+    }
 }
 
-fn to_json(value: &impl Serialize) -> Vec<u8> {
+pub(super) fn to_json(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("keys are strings")
 }
 
 impl StoredFiles {
-    /// All files by path.
+    /// The list of all files.
     ///
     /// # Errors
-    /// The list is missing or damaged.
-    pub fn by_path(&self) -> Result<&BTreeMap<String, StoredFile>, &str> {
+    /// It is missing or damaged.
+    pub fn list(&self) -> Result<&FileList, &str> {
         let read = || {
             let list =
-                self.cas.get(self.list, RECORD_BYTES_MAX).map_err(|error| error.to_string())?;
-            let files: Vec<StoredFile> =
-                serde_json::from_slice(&list).map_err(|error| error.to_string())?;
-            Ok(files.into_iter().map(|file| (file.path.clone(), file)).collect())
+                self.cas.get(self.list, LIST_BYTES_MAX).map_err(|error| error.to_string())?;
+            FileList::decode(list)
         };
-        self.by_path.get_or_init(read).as_ref().map_err(String::as_str)
+        self.read.get_or_init(read).as_ref().map_err(String::as_str)
     }
 
     /// The store of the contents.

@@ -1,7 +1,7 @@
 //! The manifest of a toolchain, `toolchain.json`: which programs it has, and which files they need.
 //! `docs/toolchains.md` describes it, `docs/toolchain.schema.json` is its JSON Schema.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -194,6 +194,11 @@ impl Manifest {
             problems if problems.is_empty() => Ok(()),
             problems => Err(ManifestError::Invalid { path: path.to_owned(), problems }),
         }
+    }
+
+    /// The paths of its modules.
+    pub fn modules(&self) -> BTreeSet<&str> {
+        self.programs.values().filter_map(|program| program.module.as_deref()).collect()
     }
 
     /// The manifest as text: indented JSON with a newline at its end.

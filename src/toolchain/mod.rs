@@ -3,6 +3,7 @@
 mod demo;
 mod described;
 pub(crate) mod digests;
+mod file_list;
 mod folder;
 mod installed;
 mod manifest;
@@ -10,13 +11,14 @@ pub(crate) mod names;
 mod programs;
 mod registry;
 mod trees;
+mod versions;
 
 pub use programs::{Compile, Loaded, ToolchainPrograms};
 
 pub use described::{Code, Described, Toolchain};
 pub use folder::ToolchainFolder;
-pub(crate) use folder::at;
 pub use installed::{InstallError, InstalledToolchains};
 pub(crate) use manifest::MANIFEST_BYTES_MAX;
 pub use manifest::{FileEntry, MANIFEST, Manifest, ManifestError, Problem, ProgramEntry};
+pub(crate) use names::at;
 pub use registry::{ResolveError, Resolved, Toolchains, similar};

@@ -1,5 +1,7 @@
 //! Names of programs and files.
 
+use std::path::{Path, PathBuf};
+
 use crate::kernel::vfs::VPath;
 
 /// Why `name` cannot be the name of a program; `None` if it can.
@@ -28,4 +30,9 @@ pub fn is_plain(c: char) -> bool {
 pub fn is_below_a_folder(path: &str) -> bool {
     let is_name = |name: &str| !matches!(name, "" | "." | "..");
     !path.contains(['\\', '\0', ':']) && path.split('/').all(is_name) && VPath::parse(path).is_ok()
+}
+
+/// The file or folder `path` of the folder `dir`.
+pub fn at(dir: &Path, path: &str) -> PathBuf {
+    path.split('/').filter(|name| *name != ".").fold(dir.to_owned(), |dir, name| dir.join(name))
 }

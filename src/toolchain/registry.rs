@@ -9,6 +9,7 @@ use super::described::{Code, Described, Toolchain};
 use super::installed::{InstallError, InstalledToolchains};
 use super::manifest::ManifestError;
 use super::names;
+use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
 use crate::engine::{Module, ProgramError};
 
@@ -210,7 +211,32 @@ impl Toolchains {
     #[must_use]
     pub fn then(mut self, others: Self) -> Self {
         self.places.extend(others.places);
+        self.damaged = self.damaged.or(others.damaged);
+        self.hold = self.hold.or(others.hold);
         self
+    }
+
+    /// Adds the toolchain `name` of the version `version`, whose manifest has the digest `digest`, which is searched after
+    /// the others.
+    ///
+    /// # Errors
+    /// [`InstallError`]: `VersionMissing` if it is not installed in `store`; `Disk`, `Record`, `Manifest`.
+    pub fn with_version(
+        mut self,
+        store: &InstalledToolchains,
+        name: &str,
+        version: &str,
+        digest: Digest,
+    ) -> Result<Self, InstallError> {
+        self.hold = self.hold.or_else(|| store.hold().map(Arc::new));
+        let found = Toolchain::version(store, name, digest)?;
+        let toolchain = found.ok_or_else(|| InstallError::VersionMissing {
+            name: name.to_owned(),
+            version: version.to_owned(),
+            digest,
+        })?;
+        self.places.push(Place::Described(Arc::new(toolchain)));
+        Ok(self)
     }
 
     /// The directories of those that are not installed.

@@ -1,9 +1,9 @@
 //! Trees of toolchains as layers.
 
-use std::ops::Bound;
 use std::sync::Arc;
 
-use super::installed::{StoredFile, StoredFiles};
+use super::file_list::StoredFile;
+use super::installed::StoredFiles;
 use crate::base::errno::Errno;
 use crate::kernel::vfs::{Blob, DirEntry, FileType, HostDir, Layer, Stat, VPath};
 
@@ -44,7 +44,7 @@ pub(super) struct StoredTree {
 }
 
 enum Found<'a> {
-    File(&'a StoredFile),
+    File(StoredFile<'a>),
     Dir,
 }
 
@@ -64,16 +64,15 @@ impl StoredTree {
     }
 
     fn find(&self, path: &VPath) -> Result<Found<'_>, Errno> {
-        let files = self.files.by_path().map_err(|_| Errno::Io)?;
+        let files = self.files.list().map_err(|_| Errno::Io)?;
         if !path.is_root()
             && let Some(file) = files.get(&format!("{}{}", self.prefix, path.as_str()))
         {
             return Ok(Found::File(file));
         }
         let prefix = self.prefix_of(path);
-        let mut after = files.range::<str, _>((Bound::Included(prefix.as_str()), Bound::Unbounded));
-        match after.next() {
-            Some((first, _)) if first.starts_with(&prefix) => Ok(Found::Dir),
+        match files.at(files.first_from(&prefix)) {
+            Some(first) if first.path.starts_with(&prefix) => Ok(Found::Dir),
             _ if path.is_root() => Ok(Found::Dir),
             _ => Err(Errno::Noent),
         }
@@ -93,22 +92,20 @@ impl Layer for StoredTree {
         if let Found::File(_) = self.find(path)? {
             return Err(Errno::Notdir);
         }
-        let files = self.files.by_path().map_err(|_| Errno::Io)?;
+        let files = self.files.list().map_err(|_| Errno::Io)?;
         let prefix = self.prefix_of(path);
         let mut entries = Vec::new();
-        let mut from = Bound::Included(prefix.clone());
-        while let Some((next, _)) = files.range((from, Bound::Unbounded)).next()
-            && let Some(rest) = next.strip_prefix(&prefix)
-        {
+        let mut index = files.first_from(&prefix);
+        while let Some(rest) = files.at(index).and_then(|file| file.path.strip_prefix(&prefix)) {
             let (name, file_type) = match rest.split_once('/') {
                 Some((name, _)) => (name, FileType::Directory),
                 None => (rest, FileType::RegularFile),
             };
             entries.push(DirEntry { name: name.into(), file_type });
-            from = match file_type {
+            index = match file_type {
                 // What follows all paths that begin with `name/`.
-                FileType::Directory => Bound::Included(format!("{prefix}{name}0")),
-                _ => Bound::Excluded(next.clone()),
+                FileType::Directory => files.first_from(&format!("{prefix}{name}0")),
+                _ => index + 1,
             };
         }
         entries.sort_by(|a, b| a.name.cmp(&b.name));

@@ -27,6 +27,7 @@ const DOCUMENTS: &[(&str, Option<&str>)] = &[
     ("docs/host.md", None),
     ("docs/avr.md", Some("avr")),
     ("docs/toolchains.md", None),
+    ("docs/project.md", None),
     ("toolchains/README.md", None),
     ("guest-examples/README.md", None),
 ];

@@ -186,7 +186,8 @@ fn damaged_contents_of_an_installed_toolchain_are_not_used() {
         std::fs::write(&path, &damaged).unwrap();
         let output = scene.call(&["run", "note"]);
         // Not the manifest, which is kept to be published again, nor the file that nothing reads.
-        let is_needed = content == module || content == b"a note\n" || content.starts_with(b"[");
+        let is_needed =
+            content == module || content == b"a note\n" || content.starts_with(b"belljar files");
         assert_eq!(stdout(&output), if is_needed { "" } else { "a note\n" }, "{}", path.display());
         if content == module {
             assert!(
@@ -444,4 +445,26 @@ fn other_recipes_are_installed_and_do_their_work() {
         "{}",
         stderr(&wrong)
     );
+}
+
+/// Only at full size: compiling Yosys takes minutes.
+#[test]
+fn verilog_becomes_a_bitstream() {
+    if std::env::var_os("BELLJAR_TEST_FPGA").is_none() {
+        skipped("installed: the FPGA flow", "BELLJAR_TEST_FPGA is not set");
+        return;
+    }
+    let scene = Scene::new();
+    for name in ["blink.v", "blink.pcf", "bitstream.sh"] {
+        let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("toolchains/fpga").join(name);
+        std::fs::copy(from, scene.path("work").join(name)).unwrap();
+    }
+    scene.succeed(&["install", "--quiet", "--no-compile", "yosys", "nextpnr-ice40"]);
+    scene.succeed(&["sh", "--quiet", "--apply", "bitstream.sh"]);
+    let digest = scene.succeed(&["run", "--quiet", "sha256sum", "blink.bin"]);
+    assert_eq!(
+        digest,
+        "2138d5f891b2d38e28bfd9235d288acea52cb856b96eb0a5071a4c9e28904f61  blink.bin\n"
+    );
+    assert!(!scene.path("work/share").exists());
 }

@@ -32,7 +32,7 @@ use self::run::RunArgs;
 use self::sandbox::SandboxArgs;
 use self::sh::ShArgs;
 use self::tape::{FidelityArgs, TapeArgs};
-use self::toolchain::{InstallArgs, ToolchainArgs, UninstallArgs};
+use self::toolchain::{ConfigArgs, InstallArgs, ToolchainArgs, TrustArgs, UninstallArgs};
 use self::verify::VerifyArgs;
 
 const STYLES: Styles = Styles::styled()
@@ -94,6 +94,10 @@ pub enum Subcommand {
     Uninstall(UninstallArgs),
     /// List, describe and check toolchains
     Toolchain(ToolchainArgs),
+    /// Show the options that hold for runs here, and where they come from
+    Config(ConfigArgs),
+    /// Let the belljar.toml of a project set what reaches beyond the project
+    Trust(TrustArgs),
     /// Show, fill or empty the cache of compiled code
     Cache(CacheArgs),
     /// Check that belljar works on this machine, and say how to fix what does not

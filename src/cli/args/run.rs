@@ -58,6 +58,8 @@ or --fuel), 125 (belljar itself failed, or --apply found a conflict), 126 (found
 runnable), 127 (no such program) and 134 (the program trapped, or a limit ended it). \
 --json tells them apart.
 
+The belljar.toml of this directory, or of one above it, has defaults of these options: see `belljar config`.
+
 Environment: BELLJAR_TOOLCHAIN is a list of directories of programs, like PATH; BELLJAR_CACHE_DIR is \
 where compiled code is kept."
 )]
@@ -74,6 +76,10 @@ pub struct RunArgs {
     /// A directory in which NAME.wasm is the program NAME; may be repeated
     #[arg(long, value_name = "DIR", help_heading = "Program")]
     pub toolchain: Vec<PathBuf>,
+
+    /// Fail unless the belljar.lock of this project has each toolchain that its belljar.toml names
+    #[arg(long, help_heading = "Program")]
+    pub locked: bool,
 
     /// The name under which the program is called [default: its file name without .wasm]
     #[arg(long, value_name = "NAME", help_heading = "Program")]

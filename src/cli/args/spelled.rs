@@ -63,6 +63,7 @@ impl RunArgs {
         let Self {
             command: _,
             toolchain,
+            locked,
             argv0,
             env,
             stdin: _,
@@ -94,6 +95,7 @@ impl RunArgs {
         } = self;
         let mut words = Words::default();
         words.add_all("--toolchain", toolchain);
+        words.flag("--locked", *locked);
         words.add_all("--argv0", argv0);
         words.add_all("--env", env);
         words.add("--stdin", stdin);

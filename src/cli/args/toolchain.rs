@@ -12,16 +12,31 @@ use super::groups::CompileArgs;
       fetches the package of the recipe avr-gcc with pip, and installs it
   belljar install ./my-tools
       installs the toolchain that my-tools/toolchain.json describes
+  belljar install
+      installs what the belljar.toml of this project names, as belljar.lock has it
 
 See `belljar toolchain recipes` for the names, and docs/toolchains.md for toolchain.json.")]
 pub struct InstallArgs {
-    /// The folder or bundle of a toolchain, or the name of a recipe
-    #[arg(value_name = "SOURCE", required = true)]
+    /// The folder or bundle of a toolchain, a reference such as ghcr.io/me/tools:1.0, or the name of a recipe [default: what the project's belljar.toml names]
+    #[arg(value_name = "SOURCE")]
     pub sources: Vec<String>,
+
+    /// Fail if belljar.lock does not fit belljar.toml, in place of changing it
+    #[arg(long, conflicts_with_all = ["sources", "update"])]
+    pub locked: bool,
+
+    /// Install what the sources have now, whatever belljar.lock says, and write that there
+    #[arg(long, conflicts_with = "sources")]
+    pub update: bool,
 
     /// Install a recipe from this file instead of the package that it names; its digest is checked
     #[arg(long, value_name = "FILE")]
     pub package: Option<PathBuf>,
+
+    /// Talk HTTP, not HTTPS, to a registry on this machine
+    #[cfg(feature = "oci")]
+    #[arg(long)]
+    pub plain_http: bool,
 
     /// Do not compile the programs yet: their first runs will
     #[arg(long)]
@@ -37,6 +52,37 @@ pub struct InstallArgs {
     /// Print no progress
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  belljar trust            show what the project asks for, and let it
+  belljar trust --revoke   end that
+  belljar config           show what holds, and what does not count
+
+A belljar.toml comes with the folder that it is in. By itself it can only narrow what programs may do, and name things \
+within its folder. The rest counts once you trust the project, and until the file changes.")]
+pub struct TrustArgs {
+    /// The folder of the project [default: that of the current directory]
+    pub dir: Option<PathBuf>,
+
+    /// End the trust
+    #[arg(long)]
+    pub revoke: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  belljar config           show the options of runs here
+  belljar config --json    ... as JSON")]
+pub struct ConfigArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -100,12 +146,75 @@ pub enum ToolchainAction {
         #[arg(long)]
         name: Option<String>,
     },
-    /// Write the toolchain in a folder to one file, which `belljar install` takes
+    /// Read all files of installed toolchains, and list those that are damaged; exits with 1 if there are any
+    Verify {
+        /// The names of installed toolchains [default: all]
+        #[arg(value_name = "NAME")]
+        names: Vec<String>,
+
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// List installed toolchains for which belljar has a recipe of another version
+    Outdated {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Push a toolchain to an OCI registry
+    #[cfg(feature = "oci")]
+    #[command(after_help = "Examples:
+  belljar toolchain push tools ghcr.io/me/tools:1.0
+  belljar toolchain push avr-gcc localhost:5000/avr-gcc:15.2 --plain-http
+
+The login is that of docker: `docker login REGISTRY`. A toolchain has the same digest wherever it is pushed.")]
+    Push {
+        /// The folder or bundle of a toolchain, or the name of an installed one
+        #[arg(value_name = "DIR|FILE|NAME")]
+        source: String,
+
+        /// Where to: REGISTRY/NAME:TAG
+        #[arg(value_name = "REFERENCE")]
+        reference: String,
+
+        /// Talk HTTP, not HTTPS, to a registry on this machine
+        #[arg(long)]
+        plain_http: bool,
+
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+
+        /// Print no progress
+        #[arg(long, short)]
+        quiet: bool,
+    },
+    /// Pull a toolchain, or a module, from an OCI registry, and write it to a bundle
+    #[cfg(feature = "oci")]
+    Pull {
+        /// Which one: REGISTRY/NAME:TAG or REGISTRY/NAME@DIGEST
+        #[arg(value_name = "REFERENCE")]
+        reference: String,
+
+        /// The file (default: NAME-VERSION.belljar)
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+
+        /// Talk HTTP, not HTTPS, to a registry on this machine
+        #[arg(long)]
+        plain_http: bool,
+
+        /// Print no progress
+        #[arg(long, short)]
+        quiet: bool,
+    },
+    /// Write a toolchain to one file, which `belljar install` takes
     #[cfg(feature = "import")]
     Pack {
-        /// The folder
-        #[arg(value_name = "DIR", default_value = ".")]
-        dir: PathBuf,
+        /// The folder of a toolchain, or the name of an installed one
+        #[arg(value_name = "DIR|NAME", default_value = ".")]
+        source: String,
 
         /// The file (default: NAME-VERSION.belljar)
         #[arg(long, short, value_name = "FILE")]

@@ -27,12 +27,34 @@ pub const EXTENSION: &str = "belljar";
 /// # Errors
 /// A file cannot be read or written, or is not what the manifest says.
 pub fn pack(toolchain: &ToolchainFolder, path: &Path) -> Result<()> {
-    atomic_file::write_with(path, |file| {
-        write(toolchain, file).with_context(|| format!("cannot write {}", path.display()))
+    atomic_file::write_shared_with(path, |file| {
+        write(toolchain, Modules::Inside, file)
+            .with_context(|| format!("cannot write {}", path.display()))
     })
 }
 
-fn write(toolchain: &ToolchainFolder, file: &mut File) -> Result<()> {
+/// Where the modules of a toolchain are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Modules {
+    /// In its bundle, with all other files.
+    Inside,
+    /// Elsewhere: the bundle has the manifest and the files of trees that are no modules.
+    #[cfg(feature = "oci")]
+    Apart,
+}
+
+impl Modules {
+    /// Whether the bundle of `manifest` has the file `path`.
+    fn has(self, manifest: &Manifest, path: &str) -> bool {
+        self == Self::Inside || !manifest.modules().contains(path)
+    }
+}
+
+/// Writes the bundle of `toolchain` to `file`.
+///
+/// # Errors
+/// As [`pack`].
+pub fn write(toolchain: &ToolchainFolder, modules: Modules, file: &mut File) -> Result<()> {
     let mut archive = ZipWriter::new(file);
     let options = |len_bytes: u64, executable| {
         SimpleFileOptions::default()
@@ -47,7 +69,7 @@ fn write(toolchain: &ToolchainFolder, file: &mut File) -> Result<()> {
     let text = manifest.to_text();
     archive.start_file(MANIFEST, options(text.len() as u64, false))?;
     archive.write_all(text.as_bytes())?;
-    for (name, entry) in &manifest.files {
+    for (name, entry) in manifest.files.iter().filter(|(name, _)| modules.has(manifest, name)) {
         archive.start_file(name.as_str(), options(entry.len_bytes, entry.executable))?;
         let opened = toolchain.open_file(name)?;
         let copied = std::io::copy(&mut opened.take(entry.len_bytes + 1), &mut archive)?;
@@ -65,7 +87,7 @@ fn write(toolchain: &ToolchainFolder, file: &mut File) -> Result<()> {
 /// As [`unpack`]; those of [`ToolchainFolder::of`].
 pub fn open(file: &Path, dir: &Path) -> Result<(TempDir, ToolchainFolder)> {
     let folder = temporary_in(dir)?;
-    let manifest = unpack(file, folder.path())?;
+    let manifest = unpack(file, folder.path(), Modules::Inside)?;
     let toolchain = ToolchainFolder::of(folder.path(), manifest)?;
     Ok((folder, toolchain))
 }
@@ -76,7 +98,7 @@ pub fn open(file: &Path, dir: &Path) -> Result<(TempDir, ToolchainFolder)> {
 /// # Errors
 /// The bundle is damaged, or has an entry that its manifest does not have, a link, a path that leads elsewhere, the same
 /// path twice, or more bytes than the manifest says.
-fn unpack(file: &Path, into: &Path) -> Result<Manifest> {
+pub fn unpack(file: &Path, into: &Path, modules: Modules) -> Result<Manifest> {
     let mut archive = ZipArchive::new(disk::open(file)?).context("it is not a bundle")?;
     if archive.offset() != 0 {
         bail!("it is not a bundle: something precedes the archive");
@@ -86,12 +108,10 @@ fn unpack(file: &Path, into: &Path) -> Result<Manifest> {
         bail!("it has a path twice: {entries} entries, and {} paths", archive.len());
     }
     let manifest = manifest(&mut archive)?;
-    if archive.len() != manifest.files.len() + 1 {
-        bail!(
-            "it has {} files, and its manifest {}",
-            archive.len().saturating_sub(1),
-            manifest.files.len()
-        );
+    let count = manifest.files.keys().filter(|path| modules.has(&manifest, path)).count();
+    if archive.len() != count + 1 {
+        let found = archive.len().saturating_sub(1);
+        bail!("it has {found} files, and its manifest {count}");
     }
     for index in 0..archive.len() {
         let mut entry =
@@ -100,7 +120,8 @@ fn unpack(file: &Path, into: &Path) -> Result<Manifest> {
         if name == MANIFEST {
             continue;
         }
-        let Some(stated) = manifest.files.get(&name) else {
+        let stated = manifest.files.get(&name).filter(|_| modules.has(&manifest, &name));
+        let Some(stated) = stated else {
             bail!("{name:?} is not in its manifest");
         };
         if !entry.is_file() || entry.is_symlink() {

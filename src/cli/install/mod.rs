@@ -5,18 +5,22 @@ mod archive;
 #[cfg(feature = "import")]
 pub mod bundle;
 #[cfg(feature = "import")]
-mod import;
+pub mod import;
+#[cfg(feature = "oci")]
+pub mod oci;
+mod project;
 #[cfg_attr(
     not(feature = "import"),
     allow(dead_code, reason = "importing needs all of a recipe, listing its name")
 )]
 pub mod recipes;
+pub mod stored;
 
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use bytesize::ByteSize;
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::args::toolchain::{InstallArgs, UninstallArgs};
@@ -26,11 +30,13 @@ use super::exit::Usage;
 use super::home::{cache_dir, installed_toolchains};
 use super::progress::Progress;
 use super::text::{count, printable};
+use crate::base::digest::Digest;
 use crate::base::disk;
 use crate::engine::{Engine, EngineConfig, Program, UnknownImports};
 use crate::toolchain::{MANIFEST, similar};
 use crate::{
-    InstalledToolchains, Manifest, Module, Removed, Toolchain, ToolchainFolder, Toolchains,
+    InstallError, InstalledToolchains, Manifest, Module, Removed, Toolchain, ToolchainFolder,
+    Toolchains,
 };
 
 /// Installs toolchains.
@@ -39,10 +45,13 @@ pub fn install(args: &InstallArgs) -> Result<u8> {
         return Err(Usage("--package: name one recipe with it".to_owned()).into());
     }
     let store = installed_toolchains()?;
+    if args.sources.is_empty() {
+        return project::install(args, &store);
+    }
     let mut lines = Vec::new();
     for source in &args.sources {
         let cannot = || format!("cannot install {}", printable(source));
-        let unpacked = open(source, args, &store).with_context(cannot)?;
+        let unpacked = open(source, Path::new(""), args, &store).with_context(cannot)?;
         let manifest = unpacked.toolchain.manifest();
         let before = installed_version(&store, &manifest.name);
         // First, as what cannot be compiled must not replace a version that works.
@@ -50,15 +59,12 @@ pub fn install(args: &InstallArgs) -> Result<u8> {
         let shown = Progress::start(format!("installing {}", manifest.name), args.quiet);
         let digest = unpacked.toolchain.install(&store).with_context(cannot)?;
         drop(shown);
-        let programs: Vec<String> = manifest.programs.keys().map(|name| printable(name)).collect();
         if args.json {
-            lines.push(json!({
-                "name": manifest.name, "version": manifest.version, "digest": digest,
-                "programs": manifest.programs.keys().collect::<Vec<_>>(), "compiled": compiled,
-                "replaced_version": before,
-            }));
+            let mut line = line(manifest, digest, compiled);
+            line["replaced_version"] = json!(before);
+            lines.push(line);
         } else {
-            say!("{} {}: {}", manifest.name, printable(&manifest.version), programs.join(" "));
+            tell(manifest);
         }
         if !args.quiet {
             tell_hidden(manifest, &store)?;
@@ -68,6 +74,20 @@ pub fn install(args: &InstallArgs) -> Result<u8> {
         say!("{}", json!(lines));
     }
     Ok(0)
+}
+
+/// What was installed, as JSON.
+fn line(manifest: &Manifest, digest: Digest, compiled: usize) -> Value {
+    json!({
+        "name": manifest.name, "version": manifest.version, "digest": digest,
+        "programs": manifest.programs.keys().collect::<Vec<_>>(), "compiled": compiled,
+    })
+}
+
+/// Says what was installed.
+fn tell(manifest: &Manifest) {
+    let programs: Vec<String> = manifest.programs.keys().map(|name| printable(name)).collect();
+    say!("{} {}: {}", manifest.name, printable(&manifest.version), programs.join(" "));
 }
 
 fn installed_version(store: &InstalledToolchains, name: &str) -> Option<String> {
@@ -96,14 +116,20 @@ fn tell_hidden(manifest: &Manifest, store: &InstalledToolchains) -> Result<()> {
 }
 
 /// A toolchain, ready to be installed.
-struct Unpacked {
-    toolchain: ToolchainFolder,
+pub struct Unpacked {
+    /// The toolchain.
+    pub toolchain: ToolchainFolder,
     /// Where it was unpacked, if it was.
     _folder: Option<TempDir>,
 }
 
-/// Opens what `source` names.
-fn open(source: &str, args: &InstallArgs, store: &InstalledToolchains) -> Result<Unpacked> {
+/// Opens what `source` names; paths are relative to the folder `base`.
+fn open(
+    source: &str,
+    base: &Path,
+    args: &InstallArgs,
+    store: &InstalledToolchains,
+) -> Result<Unpacked> {
     let is_path = source.contains(std::path::is_separator) || source == ".";
     if let Some(recipe) = recipes::find(source).filter(|_| !is_path) {
         return from_recipe(&recipe?, args, store);
@@ -113,10 +139,10 @@ fn open(source: &str, args: &InstallArgs, store: &InstalledToolchains) -> Result
         let message = format!("--package: there is no recipe {source:?} (recipes: {})", names());
         return Err(Usage(message).into());
     }
-    let path = Path::new(source);
+    let path = &base.join(source);
     let metadata = disk::metadata(path);
     if metadata.as_ref().is_ok_and(std::fs::Metadata::is_file) {
-        return from_bundle(path, args, store);
+        return from_bundle(path, store, args.quiet);
     }
     if metadata.is_ok() {
         if disk::symlink_metadata(&path.join(MANIFEST)).is_err() {
@@ -126,6 +152,12 @@ fn open(source: &str, args: &InstallArgs, store: &InstalledToolchains) -> Result
             return Err(Usage(message).into());
         }
         return Ok(Unpacked { toolchain: ToolchainFolder::open(path)?, _folder: None });
+    }
+    #[cfg(feature = "oci")]
+    if oci::is_reference(source) {
+        let registry = oci::Registry::of(source, args.plain_http)?;
+        let (folder, toolchain) = oci::pull(&registry, store.dir(), args.quiet)?;
+        return Ok(Unpacked { toolchain, _folder: Some(folder) });
     }
     let known: Vec<String> = recipes::names().map(str::to_owned).collect();
     let meant = similar(&source.to_lowercase(), &known);
@@ -141,6 +173,30 @@ fn open(source: &str, args: &InstallArgs, store: &InstalledToolchains) -> Result
     .into())
 }
 
+/// The toolchain that `source` names, to be packed or pushed: a folder, a bundle, or what is installed under a name.
+///
+/// # Errors
+/// There is none, or something in it is wrong.
+#[cfg(feature = "import")]
+pub fn toolchain_of(source: &str, quiet: bool) -> Result<Unpacked> {
+    let (path, store) = (Path::new(source), installed_toolchains()?);
+    if path.is_dir() {
+        return Ok(Unpacked { toolchain: ToolchainFolder::open(path)?, _folder: None });
+    }
+    if path.is_file() {
+        return from_bundle(path, &store, quiet);
+    }
+    let folder = import::temporary_in(store.dir())?;
+    let manifest = store.unpack(source, folder.path()).map_err(|error| match error {
+        InstallError::NotInstalled { .. } => {
+            anyhow::Error::from(Usage(format!("there is no such folder or bundle, and {error}")))
+        }
+        error => error.into(),
+    })?;
+    let toolchain = ToolchainFolder::of(folder.path(), manifest)?;
+    Ok(Unpacked { toolchain, _folder: Some(folder) })
+}
+
 #[cfg(feature = "import")]
 fn from_recipe(
     recipe: &recipes::Recipe,
@@ -153,15 +209,15 @@ fn from_recipe(
 }
 
 #[cfg(feature = "import")]
-fn from_bundle(file: &Path, args: &InstallArgs, store: &InstalledToolchains) -> Result<Unpacked> {
-    let shown = Progress::start(format!("unpacking {}", file.display()), args.quiet);
+fn from_bundle(file: &Path, store: &InstalledToolchains, quiet: bool) -> Result<Unpacked> {
+    let shown = Progress::start(format!("unpacking {}", file.display()), quiet);
     let (folder, toolchain) = bundle::open(file, store.dir())?;
     drop(shown);
     Ok(Unpacked { toolchain, _folder: Some(folder) })
 }
 
 #[cfg(not(feature = "import"))]
-fn from_bundle(_: &Path, _: &InstallArgs, _: &InstalledToolchains) -> Result<Unpacked> {
+fn from_bundle(_: &Path, _: &InstalledToolchains, _: bool) -> Result<Unpacked> {
     Err(Usage("this belljar was built without the feature `import`, which bundles need".to_owned())
         .into())
 }

@@ -3,29 +3,45 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 
-use super::{KeptPolicy, TOOLCHAIN, before_opening_folders, home, say_id};
-use crate::WORKTREE;
+use super::{KeptPolicy, PROJECT_TOOLCHAINS, TOOLCHAIN, before_opening_folders, home, say_id};
 use crate::base::disk;
 use crate::cli::args::groups::MountArgs;
 use crate::cli::args::sandbox::CreateArgs;
 use crate::cli::args::values::mount_point;
 use crate::cli::exit::Usage;
+use crate::cli::home::installed_toolchains;
 use crate::cli::mounts::{hidden, not_above, not_reserved, worktree_hint};
 use crate::cli::options;
+use crate::cli::project::lock::Locked;
 use crate::cli::setup;
 use crate::sandbox::{FilesystemAccess, MountSource, Sandbox, SandboxMount, SandboxSpec};
+use crate::{Toolchain, WORKTREE};
 
 pub fn run(args: &CreateArgs) -> Result<u8> {
     let home = home()?;
-    let dirs: Vec<PathBuf> = setup::named_toolchains(&args.toolchain)?
-        .dirs()
-        .map(|dir| Ok(disk::canonical(dir)?))
-        .collect::<Result<_>>()?;
+    let mut toolchains = setup::named_toolchains(&args.toolchain)?;
+    let of_project = setup::project_toolchains(&installed_toolchains()?, false)?;
+    let locked = of_project.as_ref().map(|toolchains| {
+        let installed = toolchains.described().filter(|toolchain| toolchain.is_installed());
+        let locked = |toolchain: &Arc<Toolchain>| Locked {
+            name: toolchain.manifest().name.clone(),
+            version: toolchain.manifest().version.clone(),
+            digest: toolchain.digest(),
+        };
+        installed.map(locked).collect::<Vec<_>>()
+    });
+    toolchains = toolchains.then(of_project.unwrap_or_default());
+    let dirs: Vec<PathBuf> =
+        toolchains.dirs().map(|dir| Ok(disk::canonical(dir)?)).collect::<Result<_>>()?;
     let toolchain = serde_json::to_string(&dirs).context("--toolchain")?;
     let mut metadata = BTreeMap::from([(TOOLCHAIN.to_owned(), toolchain)]);
+    if let Some(locked) = locked {
+        metadata.insert(PROJECT_TOOLCHAINS.to_owned(), serde_json::to_string(&locked)?);
+    }
     if let Some(path) = &args.rules.host_policy {
         KeptPolicy::read(path)?.keep(&mut metadata)?;
     }

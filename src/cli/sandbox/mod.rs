@@ -26,6 +26,7 @@ use crate::cli::args::sandbox::{
     ForkArgs, GcArgs, RmArgs, SandboxAction, SandboxArgs, SnapshotArgs,
 };
 use crate::cli::home;
+use crate::cli::project::lock::Locked;
 use crate::engine::TierChoice;
 use crate::host::{CommandPolicy, PolicyError};
 use crate::kernel::process::programs::Programs;
@@ -36,6 +37,9 @@ use crate::{EngineConfig, ToolchainPrograms, Toolchains};
 
 /// The metadata key of a session's toolchain directories.
 const TOOLCHAIN: &str = "belljar.toolchain";
+
+/// The metadata key of the toolchains of the project in which a session was made.
+const PROJECT_TOOLCHAINS: &str = "belljar.project_toolchains";
 
 /// Runs a command of `belljar sandbox`.
 pub fn run(args: &SandboxArgs) -> Result<u8> {
@@ -71,8 +75,7 @@ fn home_with(compile: Option<CompileArgs>, loaded: Option<Loaded>) -> Result<San
             what: "cannot open a directory of the session".to_owned(),
             source: std::io::Error::other(format!("{error:#}")),
         })?;
-        let dirs = spec.metadata.get(TOOLCHAIN).map_or("[]", String::as_str);
-        programs(dirs, spec, cache_dir.clone(), compile, loaded.clone())
+        programs(spec, cache_dir.clone(), compile, loaded.clone())
             .map(|programs| Arc::new(programs) as Arc<dyn Programs>)
             .map_err(|error| SandboxError::InvalidRequest {
                 field: "toolchain".to_owned(),
@@ -92,14 +95,26 @@ fn before_opening_folders(spec: &SandboxSpec) -> Result<()> {
     Ok(())
 }
 
+/// The toolchains of a session.
+fn toolchains(spec: &SandboxSpec) -> Result<Toolchains> {
+    let dirs = spec.metadata.get(TOOLCHAIN).map_or("[]", String::as_str);
+    let toolchains = Toolchains::new(serde_json::from_str(dirs)?)?;
+    let store = home::installed_toolchains()?;
+    let Some(locked) = spec.metadata.get(PROJECT_TOOLCHAINS) else {
+        return Ok(toolchains.with_installed(&store)?);
+    };
+    let locked: Vec<Locked> = serde_json::from_str(locked)?;
+    locked.iter().try_fold(toolchains, |toolchains, Locked { name, version, digest }| {
+        Ok(toolchains.with_version(&store, name, version, *digest)?)
+    })
+}
+
 fn programs(
-    dirs: &str,
     spec: &SandboxSpec,
     cache_dir: PathBuf,
     compile: Option<CompileArgs>,
     loaded: Option<Loaded>,
 ) -> Result<ToolchainPrograms> {
-    let dirs: Vec<PathBuf> = serde_json::from_str(dirs)?;
     let engine = EngineConfig {
         pool_slots: POOL_SLOTS,
         fuel: spec.limits.fuel.is_some(),
@@ -111,10 +126,7 @@ fn programs(
             .map_or(EngineConfig::default().compile_memory_bytes_max, |it| it.max_compile_memory),
     };
     let fuel = engine.fuel;
-    let mut programs = ToolchainPrograms::with_engine_config(
-        engine,
-        Toolchains::new(dirs)?.with_installed(&home::installed_toolchains()?)?,
-    );
+    let mut programs = ToolchainPrograms::with_engine_config(engine, toolchains(spec)?);
     if let Some(limits) = compile {
         let compiler = Compiler { cache_dir: Some(cache_dir), fuel, limits, quiet: false };
         programs = programs.compiler(compiler.clone().shared());

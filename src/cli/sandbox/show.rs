@@ -7,13 +7,14 @@ use bytesize::ByteSize;
 use serde_json::{Value, json};
 
 use super::disk::{tell_all, with_drifts};
-use super::{TOOLCHAIN, home};
+use super::{PROJECT_TOOLCHAINS, TOOLCHAIN, home};
 use crate::base::ambient;
 use crate::base::digest::Digest;
 use crate::cli::args::sandbox::{DiffArgs, ListArgs, LsArgs, ShowArgs};
 use crate::cli::changes::{self, render_diff};
 use crate::cli::exit::{Hinted, Usage};
 use crate::cli::home::journals_dir;
+use crate::cli::project::lock::Locked;
 use crate::cli::report::Change;
 use crate::cli::sink;
 use crate::cli::text::printable;
@@ -81,6 +82,7 @@ pub fn show(args: &ShowArgs) -> Result<u8> {
         {
             line.extend(made_with);
             line.insert("toolchains".to_owned(), json!(toolchains));
+            line.insert("project_toolchains".to_owned(), json!(project_toolchains(&details)));
         }
         say!("{line}");
         return Ok(0);
@@ -115,6 +117,9 @@ pub fn show(args: &ShowArgs) -> Result<u8> {
     table.push(["mtimes".to_owned(), mtimes]);
     let dirs = toolchains.iter().map(|dir| printable(&dir.to_string_lossy()));
     table.extend(dirs.map(|dir| ["toolchain".to_owned(), dir]));
+    let versions = project_toolchains(&details).unwrap_or_default();
+    let versions = versions.iter().map(|it| printable(&format!("{} {}", it.name, it.version)));
+    table.extend(versions.map(|version| ["toolchain".to_owned(), version]));
     let variables = details.env.iter().map(|(name, value)| printable(&format!("{name}={value}")));
     table.extend(variables.map(|variable| ["env".to_owned(), variable]));
     print_table(&table);
@@ -141,6 +146,11 @@ fn made_with(details: &HomeDetails) -> Value {
 fn toolchains_of(details: &HomeDetails) -> Vec<PathBuf> {
     let dirs = details.metadata.get(TOOLCHAIN).map(|dirs| serde_json::from_str(dirs));
     dirs.and_then(Result::ok).unwrap_or_default()
+}
+
+/// The toolchains of the project in which a session was made, if it names some.
+fn project_toolchains(details: &HomeDetails) -> Option<Vec<Locked>> {
+    serde_json::from_str(details.metadata.get(PROJECT_TOOLCHAINS)?).ok()
 }
 
 fn name_of(mtimes: Mtimes) -> &'static str {

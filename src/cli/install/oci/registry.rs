@@ -1,0 +1,335 @@
+//! A repository of an OCI registry.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use docker_credential::{CredentialRetrievalError, DockerCredential};
+use futures_util::{StreamExt, stream};
+use oci_client::client::{BlobResponse, ClientConfig, ClientProtocol};
+use oci_client::errors::OciDistributionError;
+use oci_client::manifest::{ImageIndexEntry, OciDescriptor, OciImageManifest, OciManifest};
+use oci_client::secrets::RegistryAuth;
+use oci_client::{Client, Reference, RegistryOperation};
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
+
+use crate::base::disk::{self, DiskError};
+use crate::cli::exit::Usage;
+use crate::cli::progress::Progress;
+use crate::cli::text::printable;
+use crate::toolchain::digests;
+
+/// Time for a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Time in which a server must send something.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Time for an answer that is held in memory.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How often a blob is asked for without a new byte of it.
+const ATTEMPTS_MAX: u32 = 3;
+
+/// Bytes sent at a time.
+const PIECE_BYTES: u64 = 4 << 20;
+
+/// A repository, and what the reference names in it.
+pub struct Registry {
+    runtime: Runtime,
+    client: Client,
+    reference: Reference,
+    auth: RegistryAuth,
+}
+
+/// Whether `text` has the form of a reference: the name of a registry before the first slash.
+pub fn is_reference(text: &str) -> bool {
+    let Some((registry, path)) = text.split_once('/') else { return false };
+    let is_host = registry.contains(['.', ':']) || registry == "localhost";
+    let is_path = registry.trim_matches('.').is_empty() || registry.contains('\\');
+    is_host && !is_path && !path.is_empty() && Reference::try_from(text).is_ok()
+}
+
+/// Whether the registry `name` is on this machine.
+fn is_loopback(name: &str) -> bool {
+    let host = name.rsplit_once(':').map_or(name, |(host, _)| host);
+    host == "localhost"
+        || host.trim_matches(['[', ']']).parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
+}
+
+impl Registry {
+    /// Prepares to talk to the registry of `reference`: over HTTPS, or, with `plain_http`, over HTTP.
+    ///
+    /// # Errors
+    /// [`Usage`] if `reference` is none, or `plain_http` is given for another machine; the configuration of docker is wrong.
+    pub fn of(reference: &str, plain_http: bool) -> Result<Self> {
+        if !is_reference(reference) {
+            return Err(Usage(format!(
+                "{} is not a reference: expected REGISTRY/NAME:TAG, such as ghcr.io/me/tools:1.0",
+                printable(reference)
+            ))
+            .into());
+        }
+        let reference = Reference::try_from(reference)?;
+        let name = reference.resolve_registry().to_owned();
+        if plain_http && !is_loopback(&name) {
+            let message =
+                format!("--plain-http is for registries on this machine only, and not for {name}");
+            return Err(Usage(message).into());
+        }
+        // Fails if there is one already.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = Client::try_from(ClientConfig {
+            protocol: if plain_http { ClientProtocol::Http } else { ClientProtocol::Https },
+            connect_timeout: Some(CONNECT_TIMEOUT),
+            read_timeout: Some(READ_TIMEOUT),
+            platform_resolver: Some(Box::new(for_wasm)),
+            user_agent: concat!("belljar/", env!("CARGO_PKG_VERSION")),
+            ..ClientConfig::default()
+        })?;
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.context("cannot start the runtime of the client")?;
+        Ok(Self { runtime, client, auth: login(&name)?, reference })
+    }
+
+    /// What it names, to be shown.
+    pub fn name(&self) -> String {
+        printable(&self.reference.whole())
+    }
+
+    /// The last part of the repository's name.
+    pub fn last_name(&self) -> &str {
+        let repository = self.reference.repository();
+        repository.rsplit('/').next().unwrap_or(repository)
+    }
+
+    /// The tag, if the reference has one.
+    pub fn tag(&self) -> Option<&str> {
+        self.reference.tag()
+    }
+
+    /// Fetches the manifest of an image, and its digest.
+    ///
+    /// # Errors
+    /// The registry does not answer, has none, or has one with another digest than it says or the reference has.
+    pub fn manifest(&self) -> Result<(OciImageManifest, String)> {
+        let fetching = async {
+            timeout(ANSWER_TIMEOUT, self.client.pull_image_manifest(&self.reference, &self.auth))
+                .await
+        };
+        let found = self.runtime.block_on(fetching);
+        let found = found.with_context(|| {
+            format!("{} sent no whole manifest in {} s", self.name(), ANSWER_TIMEOUT.as_secs())
+        })?;
+        found.map_err(|error| self.explained(error, "fetch"))
+    }
+
+    /// `error` as the reason for which it is not possible to do `what`, with the next step.
+    fn explained(&self, error: OciDistributionError, what: &str) -> anyhow::Error {
+        let needs_login = match &error {
+            OciDistributionError::UnauthorizedError { .. }
+            | OciDistributionError::AuthenticationFailure(_) => true,
+            OciDistributionError::RequestError(error) => {
+                error.status().is_some_and(|status| status.as_u16() == 401)
+            }
+            _ => false,
+        };
+        let message = if needs_login {
+            let registry = self.reference.resolve_registry();
+            format!("cannot {what} {} without a login: `docker login {registry}`", self.name())
+        } else {
+            format!("cannot {what} {}", self.name())
+        };
+        anyhow::Error::from(error).context(message)
+    }
+
+    /// Fetches the blob of `descriptor` into a file in the folder `dir`, and checks its length and digest. What a killed
+    /// process has fetched of it is not fetched again.
+    ///
+    /// # Errors
+    /// The registry does not send it, or something else.
+    pub fn blob(
+        &self,
+        descriptor: &OciDescriptor,
+        dir: &Path,
+        shown: &Progress,
+    ) -> Result<PathBuf> {
+        let digest = &descriptor.digest;
+        let hex = digest.strip_prefix("sha256:").filter(|hex| {
+            hex.len() == 64 && hex.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+        });
+        let Some(hex) = hex else { bail!("{} is not a SHA-256 digest", printable(digest)) };
+        let len_bytes = u64::try_from(descriptor.size)
+            .with_context(|| format!("the blob {digest} has the length {}", descriptor.size))?;
+        disk::create_private_dir_all(dir)?;
+        let path = dir.join(hex);
+        let mut file = disk::open_lock(&path)?;
+        // Another process may be fetching it.
+        file.lock().map_err(DiskError::new("lock", &path))?;
+        let mut attempts = 0;
+        loop {
+            let before = file.metadata().map_err(DiskError::new("examine", &path))?.len();
+            if before == len_bytes {
+                break;
+            }
+            let fetched = self.runtime.block_on(self.fetch(digest, len_bytes, &mut file, shown));
+            let after = file.metadata().map_err(DiskError::new("examine", &path))?.len();
+            attempts = if after > before { 0 } else { attempts + 1 };
+            match fetched {
+                Err(Failure::Wrong(error)) => return Err(error),
+                _ if after == len_bytes => break,
+                Ok(()) | Err(Failure::Transfer(_)) if attempts < ATTEMPTS_MAX => {}
+                Ok(()) => bail!("the blob {digest} ends after {after} of {len_bytes} bytes"),
+                Err(Failure::Transfer(error)) => {
+                    return Err(error).with_context(|| format!("cannot fetch the blob {digest}"));
+                }
+            }
+        }
+        let whole = file.seek(SeekFrom::Start(0)).and_then(|_| digests::of_reader(&mut file));
+        let (found, ..) = whole.map_err(DiskError::new("read", &path))?;
+        if found != hex {
+            disk::remove_file(&path)?;
+            bail!(
+                "{} sent something else for the blob {digest}: its digest is sha256:{found}",
+                self.name()
+            );
+        }
+        Ok(path)
+    }
+
+    /// Appends what is missing of a blob to `file`.
+    async fn fetch(
+        &self,
+        digest: &str,
+        len_bytes: u64,
+        file: &mut File,
+        shown: &Progress,
+    ) -> Result<(), Failure> {
+        self.client.store_auth_if_needed(self.reference.resolve_registry(), &self.auth).await;
+        let offset = file.seek(SeekFrom::End(0)).map_err(Failure::wrong)?;
+        // Without the URLs of its descriptor, which may lead anywhere.
+        let asked = self.client.pull_blob_stream_partial(&self.reference, digest, offset, None);
+        let (mut stream, mut written) = match asked.await.map_err(Failure::transfer)? {
+            BlobResponse::Partial(stream) => (stream, offset),
+            BlobResponse::Full(stream) => {
+                file.set_len(0).map_err(Failure::wrong)?;
+                file.seek(SeekFrom::Start(0)).map_err(Failure::wrong)?;
+                (stream, 0)
+            }
+        };
+        while let Some(piece) = stream.next().await {
+            let piece = piece.map_err(Failure::transfer)?;
+            written += piece.len() as u64;
+            if written > len_bytes {
+                return Err(Failure::Wrong(anyhow::anyhow!(
+                    "{} sends more for the blob {digest} than its {len_bytes} bytes",
+                    self.name()
+                )));
+            }
+            file.write_all(&piece).map_err(Failure::wrong)?;
+            shown.set_bytes(written, len_bytes);
+        }
+        Ok(())
+    }
+
+    /// Logs in, to push.
+    ///
+    /// # Errors
+    /// The registry does not answer, or refuses it.
+    pub fn log_in(&self) -> Result<()> {
+        let operation = RegistryOperation::Push;
+        let asked = self.client.auth(&self.reference, &self.auth, operation);
+        let asked = self.runtime.block_on(asked);
+        asked.map(drop).map_err(|error| self.explained(error, "push"))
+    }
+
+    /// Pushes the content of `file`, unless the repository has it.
+    ///
+    /// # Errors
+    /// The registry does not take it.
+    pub fn push_blob(
+        &self,
+        digest: &str,
+        len_bytes: u64,
+        mut file: impl Read + Send + 'static,
+    ) -> Result<()> {
+        let next = move || {
+            let mut piece = Vec::new();
+            let read = file.by_ref().take(PIECE_BYTES).read_to_end(&mut piece);
+            match read {
+                Ok(0) => None,
+                Ok(_) => Some(Ok(piece.into())),
+                Err(error) => Some(Err(OciDistributionError::IoError(error))),
+            }
+        };
+        let pushed = self.runtime.block_on(async {
+            if self.client.blob_exists(&self.reference, digest).await? {
+                return Ok(());
+            }
+            let (pieces, size) = (stream::iter(std::iter::from_fn(next)), Some(len_bytes));
+            self.client.push_blob_stream(&self.reference, pieces, digest, size).await.map(drop)
+        });
+        pushed.map_err(|error| self.explained(error, "push a blob to"))
+    }
+
+    /// Pushes the manifest `manifest` under the tag of the reference; returns its digest.
+    ///
+    /// # Errors
+    /// The registry does not take it.
+    pub fn push_manifest(&self, manifest: OciImageManifest) -> Result<String> {
+        let manifest = OciManifest::Image(manifest);
+        let pushed = self.runtime.block_on(async {
+            self.client.push_manifest(&self.reference, &manifest).await?;
+            self.client.fetch_manifest_digest(&self.reference, &self.auth).await
+        });
+        pushed.map_err(|error| self.explained(error, "push the manifest of"))
+    }
+}
+
+/// Why a blob was not fetched.
+enum Failure {
+    /// The connection, or the registry, failed: another attempt may help.
+    Transfer(anyhow::Error),
+    /// Another attempt does not help.
+    Wrong(anyhow::Error),
+}
+
+impl Failure {
+    fn transfer(error: impl Into<anyhow::Error>) -> Self {
+        Self::Transfer(error.into())
+    }
+
+    fn wrong(error: std::io::Error) -> Self {
+        Self::Wrong(error.into())
+    }
+}
+
+/// The login for the registry `name` that docker has, if any.
+fn login(name: &str) -> Result<RegistryAuth> {
+    match docker_credential::get_credential(name) {
+        Ok(DockerCredential::UsernamePassword(user, password)) => {
+            Ok(RegistryAuth::Basic(user, password))
+        }
+        Ok(DockerCredential::IdentityToken(token)) => Ok(RegistryAuth::Bearer(token)),
+        Err(
+            CredentialRetrievalError::ConfigNotFound
+            | CredentialRetrievalError::ConfigReadError
+            | CredentialRetrievalError::NoCredentialConfigured,
+        ) => Ok(RegistryAuth::Anonymous),
+        Err(error) => bail!("the configuration of docker has no usable login for {name}: {error}"),
+    }
+}
+
+/// The image for WebAssembly among several.
+fn for_wasm(images: &[ImageIndexEntry]) -> Option<String> {
+    let is_wasm = |image: &&ImageIndexEntry| {
+        image.platform.as_ref().is_some_and(|platform| platform.architecture.to_string() == "wasm")
+    };
+    match images {
+        [image] => Some(image.digest.clone()),
+        images => images.iter().find(is_wasm).map(|image| image.digest.clone()),
+    }
+}

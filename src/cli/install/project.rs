@@ -1,0 +1,181 @@
+//! Installs the toolchains that a project names.
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+#[cfg(feature = "oci")]
+use super::oci::is_reference;
+use super::{Unpacked, compile, line, open, recipes, tell};
+use crate::base::digest::Digest;
+use crate::cli::args::toolchain::InstallArgs;
+use crate::cli::exit::Usage;
+use crate::cli::progress::Progress;
+use crate::cli::project::lock::{LOCK_FILE, Lock, Locked};
+use crate::cli::project::toolchains::{expect_name, expect_within};
+use crate::cli::project::{self, PROJECT_FILE, Project, Wanted};
+use crate::cli::text::printable;
+use crate::{InstalledToolchains, Toolchain};
+
+/// Installs what the project of the current directory names, as versions beside what is installed by name.
+pub fn install(args: &InstallArgs, store: &InstalledToolchains) -> Result<u8> {
+    let Some(project) = project::current()? else {
+        bail!(Usage(format!(
+            "name what to install, or run this in a project: no {PROJECT_FILE} is in this directory or above it \
+             (recipes: {})",
+            recipes::names().collect::<Vec<_>>().join(", ")
+        )));
+    };
+    let Some(wanted) = &project.file.toolchains else {
+        bail!(Usage(format!("{} has no [toolchains]", project.path().display())));
+    };
+    let old = Lock::read(&project)?;
+    let mut run = Installing { args, store, project: &project, lines: Vec::new() };
+    let mut locked = Vec::new();
+    for (name, wanted) in wanted {
+        let known = old.as_ref().and_then(|lock| lock.find(name)).filter(|_| !args.update);
+        let version = run
+            .one(name, wanted, known)
+            .with_context(|| format!("cannot install {}", printable(name)))?;
+        locked.extend(version);
+    }
+    let lock = Lock::new(locked);
+    if old.as_ref() != Some(&lock) {
+        if args.locked {
+            bail!(Usage(format!(
+                "{LOCK_FILE} does not fit {PROJECT_FILE}, and --locked forbids to change it"
+            )));
+        }
+        // A project with folders only needs none.
+        if old.is_some() || !lock.toolchains.is_empty() {
+            lock.write(&project)?;
+        }
+    }
+    let digests: Vec<Digest> = lock.toolchains.iter().map(|locked| locked.digest).collect();
+    if !digests.is_empty() {
+        store.note_needs(&Lock::path(&project), &digests)?;
+        // What cannot be removed now only costs space.
+        let _ = store.gc();
+    }
+    if args.json {
+        say!("{}", json!(run.lines));
+    }
+    Ok(0)
+}
+
+struct Installing<'a> {
+    args: &'a InstallArgs,
+    store: &'a InstalledToolchains,
+    project: &'a Project,
+    lines: Vec<Value>,
+}
+
+impl Installing<'_> {
+    /// Installs the toolchain `name`, of which `known` is locked. `None` if it is used where it lies.
+    fn one(
+        &mut self,
+        name: &str,
+        wanted: &Wanted,
+        known: Option<&Locked>,
+    ) -> Result<Option<Locked>> {
+        let Self { args, store, project, .. } = *self;
+        if let Some(folder) = wanted.folder(project)? {
+            let Unpacked { toolchain, .. } = open(".", &folder, args, store)?;
+            let manifest = toolchain.manifest();
+            expect_name(name, &manifest.name, project)?;
+            wanted.expect_version(name, &manifest.version, project)?;
+            let compiled = if args.no_compile { 0 } else { compile(&toolchain, args)? };
+            self.report(&toolchain, compiled);
+            return Ok(None);
+        }
+        let known = known.filter(|known| {
+            wanted.version.as_ref().is_none_or(|version| *version == known.version)
+        });
+        if known.is_none() && args.locked {
+            bail!(Usage(format!("{LOCK_FILE} does not have it, and --locked forbids to add it")));
+        }
+        if let Some(found) = self.found(name, wanted, known)? {
+            store.keep_version(name, found.digest)?;
+            return Ok(Some(found));
+        }
+        let source = wanted.source.as_deref().unwrap_or(name);
+        let is_recipe = recipes::find(source).is_some();
+        if !is_recipe {
+            #[cfg(feature = "oci")]
+            expect_trusted_registry(project, source)?;
+            expect_within(project, source)?;
+        }
+        let Unpacked { toolchain, _folder } = open(source, &project.dir, args, store)?;
+        let manifest = toolchain.manifest();
+        expect_name(name, &manifest.name, project)?;
+        wanted.expect_version(name, &manifest.version, project)?;
+        let digest = toolchain.digest();
+        if let Some(known) = known.filter(|known| known.digest != digest) {
+            bail!(Usage(format!(
+                "{LOCK_FILE} has the digest {}, and what {} has now is {digest}; to use that: \
+                 `belljar install --update`",
+                known.digest,
+                printable(source)
+            )));
+        }
+        let compiled = if args.no_compile { 0 } else { compile(&toolchain, args)? };
+        let shown = Progress::start(format!("installing {name}"), args.quiet);
+        toolchain.install_version(store)?;
+        drop(shown);
+        self.report(&toolchain, compiled);
+        let version = toolchain.manifest().version.clone();
+        Ok(Some(Locked { name: name.to_owned(), version, digest }))
+    }
+
+    /// What is installed already: what is locked, or, if nothing is, what is installed under the name.
+    fn found(
+        &mut self,
+        name: &str,
+        wanted: &Wanted,
+        known: Option<&Locked>,
+    ) -> Result<Option<Locked>> {
+        let Self { args, store, .. } = *self;
+        let found = match known {
+            Some(known) => Toolchain::version(store, name, known.digest)?,
+            None if args.update || wanted.source.is_some() => None,
+            None if store.names()?.iter().any(|installed| installed == name) => {
+                let fits = |found: &Toolchain| {
+                    let version = &found.manifest().version;
+                    wanted.version.as_ref().is_none_or(|wanted| wanted == version)
+                };
+                Some(Toolchain::installed(store, name)?).filter(fits)
+            }
+            None => None,
+        };
+        let Some(found) = found else { return Ok(None) };
+        let (manifest, digest) = (found.manifest(), found.digest());
+        if args.json {
+            self.lines.push(line(manifest, digest, 0));
+        } else if !args.quiet {
+            tell(manifest);
+        }
+        let version = manifest.version.clone();
+        Ok(Some(Locked { name: name.to_owned(), version, digest }))
+    }
+
+    fn report(&mut self, toolchain: &crate::ToolchainFolder, compiled: usize) {
+        if self.args.json {
+            self.lines.push(line(toolchain.manifest(), toolchain.digest(), compiled));
+        } else {
+            tell(toolchain.manifest());
+        }
+    }
+}
+
+/// Checks that the project is trusted if `source` names something in a registry.
+#[cfg(feature = "oci")]
+fn expect_trusted_registry(project: &Project, source: &str) -> Result<()> {
+    if !is_reference(source) || project.dir.join(source).exists() || project.is_trusted()? {
+        return Ok(());
+    }
+    let path = project.path();
+    bail!(Usage(format!(
+        "{}: registries such as that of {} count only after `belljar trust`",
+        path.display(),
+        printable(source)
+    )))
+}

@@ -1,0 +1,62 @@
+//! `belljar toolchain verify` and `outdated`: what can be said of installed toolchains.
+
+use anyhow::{Context, Result};
+use serde_json::json;
+
+use super::recipes;
+use crate::Toolchain;
+use crate::cli::exit::DIFFERENT;
+use crate::cli::home::installed_toolchains;
+use crate::cli::text::{count, printable};
+
+/// Reads all files of the toolchains `names`, or of all.
+pub fn verify(names: &[String], json: bool) -> Result<u8> {
+    let store = installed_toolchains()?;
+    let names = if names.is_empty() { store.names()? } else { names.to_vec() };
+    let (mut lines, mut is_damaged) = (Vec::new(), false);
+    for name in &names {
+        let damaged = store.damaged_files(name)?;
+        is_damaged |= !damaged.is_empty();
+        if json {
+            lines.push(json!({ "name": name, "damaged": damaged }));
+            continue;
+        }
+        for path in &damaged {
+            say!("{name}: {} is missing or damaged", printable(path));
+        }
+        if damaged.is_empty() {
+            say!("{name}: all files are as they were installed");
+        } else {
+            say!("{name}: {}; install it again", count(damaged.len(), "damaged file"));
+        }
+    }
+    if json {
+        say!("{}", json!(lines));
+    }
+    Ok(if is_damaged { DIFFERENT } else { 0 })
+}
+
+/// Lists installed toolchains for which there is a recipe of another version.
+pub fn outdated(json: bool) -> Result<u8> {
+    let store = installed_toolchains()?;
+    let mut lines = Vec::new();
+    for name in store.names()? {
+        let installed = Toolchain::installed(&store, &name)?;
+        let Some(recipe) = recipes::find(&name) else { continue };
+        let newest = recipe.with_context(|| format!("the recipe {name}"))?.manifest.version;
+        let version = &installed.manifest().version;
+        if *version == newest {
+            continue;
+        }
+        if json {
+            lines.push(json!({ "name": name, "version": version, "recipe": newest }));
+        } else {
+            let version = printable(version);
+            say!("{name} {version}: the recipe has {newest}; `belljar install {name}` replaces it");
+        }
+    }
+    if json {
+        say!("{}", json!(lines));
+    }
+    Ok(0)
+}

@@ -1,0 +1,370 @@
+//! The defaults of runs in a project.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use anyhow::Result;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Args, Command};
+
+use super::current::{Project, current};
+use crate::cli::args::host::CallArgs;
+use crate::cli::args::record::RecordArgs;
+use crate::cli::args::run::RunArgs;
+use crate::cli::args::sandbox::CreateArgs;
+use crate::cli::args::sh::ShArgs;
+use crate::cli::args::values::{self, dir_mount, split_once};
+use crate::cli::args::verify::VerifyArgs;
+use crate::cli::exit::Usage;
+use crate::cli::text::printable;
+use crate::toolchain::similar;
+
+/// What a project may set without being trusted.
+enum Rule {
+    /// Any value.
+    Any,
+    /// This one.
+    Only(&'static str),
+    /// What is not more than the default.
+    AtMost(fn(&str) -> Option<u64>),
+    /// Files and folders of the project.
+    Within,
+    /// Variables with their values.
+    Variables,
+    /// Nothing.
+    Nothing,
+}
+
+/// An option of runs that a project may set.
+struct Setting {
+    name: &'static str,
+    rule: Rule,
+    /// Options beside which it does not apply.
+    unless: &'static [&'static str],
+}
+
+/// Why an option does not count that a project may not set by itself.
+const BEYOND: &str = "it reaches beyond the project";
+
+const fn setting(name: &'static str, rule: Rule) -> Setting {
+    Setting { name, rule, unless: &[] }
+}
+
+fn size(text: &str) -> Option<u64> {
+    values::size(text).ok()
+}
+
+fn number(text: &str) -> Option<u64> {
+    values::number(text).ok()
+}
+
+fn nanoseconds(text: &str) -> Option<u64> {
+    values::duration(text).ok().and_then(|time| u64::try_from(time.as_nanos()).ok())
+}
+
+const SETTINGS: &[Setting] = &[
+    Setting { unless: &["no_worktree"], ..setting("worktree", Rule::Within) },
+    Setting { unless: &["worktree", "cwd"], ..setting("no-worktree", Rule::Any) },
+    Setting { unless: &["no_worktree"], ..setting("cwd", Rule::Any) },
+    setting("dir", Rule::Within),
+    setting("env", Rule::Variables),
+    setting("unknown-imports", Rule::Any),
+    setting("clock", Rule::Only("paused")),
+    setting("start-at", Rule::Any),
+    setting("mtimes", Rule::Any),
+    setting("seed", Rule::Any),
+    setting("timeout", Rule::AtMost(nanoseconds)),
+    setting("virtual-timeout", Rule::AtMost(nanoseconds)),
+    setting("fuel", Rule::AtMost(number)),
+    setting("max-memory", Rule::AtMost(size)),
+    setting("max-files", Rule::AtMost(number)),
+    setting("max-processes", Rule::AtMost(number)),
+    setting("max-upper", Rule::AtMost(size)),
+    setting("max-output", Rule::AtMost(size)),
+    setting("max-host-call", Rule::AtMost(size)),
+    setting("tier", Rule::Any),
+    Setting { unless: &["background"], ..setting("no-background", Rule::Any) },
+    setting("compile-timeout", Rule::AtMost(nanoseconds)),
+    setting("max-compile-memory", Rule::AtMost(size)),
+    setting("host-answers", Rule::Within),
+    setting("host-task", Rule::Any),
+    setting("deny-net", Rule::Any),
+    setting("allow-net", Rule::Nothing),
+    setting("credential", Rule::Nothing),
+    setting("host-policy", Rule::Nothing),
+    setting("on-missing", Rule::Only("deny")),
+    setting("profile", Rule::Nothing),
+    setting("native-time", Rule::Any),
+    Setting { unless: &["check"], ..setting("apply", Rule::Nothing) },
+];
+
+/// The commands that take the settings, by their words.
+const COMMANDS: [(&[&str], fn(Command) -> Command); 7] = [
+    (&["run"], RunArgs::augment_args),
+    (&["r"], RunArgs::augment_args),
+    (&["sh"], ShArgs::augment_args),
+    (&["record"], RecordArgs::augment_args),
+    (&["verify"], VerifyArgs::augment_args),
+    (&["host", "call"], CallArgs::augment_args),
+    (&["sandbox", "create"], CreateArgs::augment_args),
+];
+
+/// The settings of a project for one command.
+#[derive(Default)]
+pub struct Settings {
+    /// Those that hold.
+    pub used: Vec<Used>,
+    /// Those that do not.
+    pub ignored: Vec<Ignored>,
+}
+
+/// A setting that holds.
+pub struct Used {
+    /// The option, without `--`.
+    pub name: &'static str,
+    /// The word of the command line that it stands for.
+    pub word: OsString,
+}
+
+/// A setting that does not hold.
+pub struct Ignored {
+    /// The option, without `--`.
+    pub name: &'static str,
+    /// Its value.
+    pub value: String,
+    /// Why.
+    pub why: String,
+}
+
+/// The command line `words`, with the settings of the current project before the options of a command that takes them.
+/// Says which do not hold.
+///
+/// # Errors
+/// [`Usage`] if the `belljar.toml` of the project is wrong.
+pub fn add_to(words: Vec<OsString>) -> Result<Vec<OsString>> {
+    let is_named = |path: &&[&str]| {
+        words.len() > path.len() && path.iter().zip(&words[1..]).all(|(name, word)| word == name)
+    };
+    let Some((path, args)) = COMMANDS.iter().find(|(path, _)| is_named(path)) else {
+        return Ok(words);
+    };
+    let Some(project) = current()?.filter(|project| !project.file.run.is_empty()) else {
+        return Ok(words);
+    };
+    let command = args(Command::new(path[path.len() - 1]));
+    let own = 1 + path.len();
+    // What is wrong with them is told by those who parse them.
+    let Ok(given) = command.clone().try_get_matches_from(&words[own - 1..]) else {
+        return Ok(words);
+    };
+    let settings = of(&project, &command, &given)?;
+    let with = |settings: &[Used]| -> Vec<OsString> {
+        let added = settings.iter().map(|setting| setting.word.clone());
+        words[..own].iter().cloned().chain(added).chain(words[own..].iter().cloned()).collect()
+    };
+    for setting in settings.used.chunks(1) {
+        if let Err(error) = command.clone().try_get_matches_from(&with(setting)[own - 1..]) {
+            let whole = error.to_string();
+            let what = whole.lines().next().unwrap_or_default().trim_start_matches("error: ");
+            let path = project.path();
+            let message = format!("{}: run.{}: {what}", path.display(), setting[0].name);
+            return Err(Usage(message).into());
+        }
+    }
+    let is_quiet =
+        command.get_arguments().any(|arg| arg.get_id() == "quiet") && given.get_flag("quiet");
+    let mut ignored: Vec<&str> = settings.ignored.iter().map(|ignored| ignored.name).collect();
+    ignored.dedup();
+    if !ignored.is_empty() && !is_quiet {
+        note!(
+            "belljar: note: {} of {} reach beyond the project, and do not count: `belljar config` says why, and \
+             `belljar trust` lets them",
+            ignored.join(", "),
+            project.path().display()
+        );
+    }
+    Ok(with(&settings.used))
+}
+
+/// The settings of `project` for `belljar run` without options.
+///
+/// # Errors
+/// [`Usage`] if its `belljar.toml` is wrong.
+pub fn of_run(project: &Project) -> Result<(Command, Settings)> {
+    let command = RunArgs::augment_args(Command::new("run"));
+    let given = command.clone().try_get_matches_from(["run", "program"])?;
+    let settings = of(project, &command, &given)?;
+    Ok((command, settings))
+}
+
+/// The names of all settings.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    SETTINGS.iter().map(|setting| setting.name)
+}
+
+/// The settings of `project` for `command`, whose command line has `given`.
+fn of(project: &Project, command: &Command, given: &ArgMatches) -> Result<Settings> {
+    let wrong = |name: &str, what: &str| {
+        Usage(format!("{}: run.{}: {what}", project.path().display(), printable(name)))
+    };
+    let mut settings = Settings::default();
+    for (name, value) in &project.file.run {
+        let Some(setting) = SETTINGS.iter().find(|setting| setting.name == name) else {
+            let known: Vec<String> = names().map(str::to_owned).collect();
+            let meant = similar(name, &known);
+            let meant = if meant.is_empty() {
+                String::new()
+            } else {
+                format!("; did you mean {}?", meant.join(", "))
+            };
+            return Err(wrong(name, &format!("there is no such setting{meant}")).into());
+        };
+        let id = name.replace('-', "_");
+        let Some(arg) = command.get_arguments().find(|arg| *arg.get_id() == *id) else { continue };
+        let is_list = matches!(arg.get_action(), clap::ArgAction::Append);
+        let is_given = |id: &str| {
+            let source = given.value_source(id);
+            matches!(source, Some(ValueSource::CommandLine | ValueSource::EnvVariable))
+        };
+        let known = |id: &&&str| command.get_arguments().any(|arg| *arg.get_id() == ***id);
+        if is_given(&id) && !is_list || setting.unless.iter().filter(known).any(|id| is_given(id)) {
+            continue;
+        }
+        for text in texts(value, is_list).map_err(|what| wrong(name, what))? {
+            match setting.word(text.as_deref(), arg, project)? {
+                Ok(word) if is_list && setting.is_replaced(&word, given) => {}
+                Ok(word) => settings.used.push(Used { name: setting.name, word }),
+                Err(why) => settings.ignored.push(Ignored {
+                    name: setting.name,
+                    value: text.unwrap_or_else(|| "true".to_owned()),
+                    why,
+                }),
+            }
+        }
+    }
+    Ok(settings)
+}
+
+/// The values of an option; `None` for one without a value.
+fn texts(value: &toml::Value, is_list: bool) -> Result<Vec<Option<String>>, &'static str> {
+    let one = |value: &toml::Value| match value {
+        toml::Value::String(text) => Ok(Some(text.clone())),
+        toml::Value::Integer(number) => Ok(Some(number.to_string())),
+        toml::Value::Datetime(time) => Ok(Some(time.to_string())),
+        toml::Value::Boolean(true) => Ok(None),
+        toml::Value::Boolean(false) => Err("leave it out in place of `false`"),
+        _ => Err("expected a text, a number or `true`"),
+    };
+    match value {
+        toml::Value::Array(values) if is_list => values.iter().map(one).collect(),
+        toml::Value::Array(_) => Err("it takes one value, not a list"),
+        value => Ok(vec![one(value)?]),
+    }
+}
+
+impl Setting {
+    /// The word of the command line for the value `text`, or why it does not count.
+    fn word(
+        &self,
+        text: Option<&str>,
+        arg: &Arg,
+        project: &Project,
+    ) -> Result<Result<OsString, String>> {
+        let Some(text) = text else {
+            let counts = matches!(self.rule, Rule::Any) || project.is_trusted()?;
+            let word = format!("--{}", self.name).into();
+            return Ok(if counts { Ok(word) } else { Err(BEYOND.to_owned()) });
+        };
+        let mut text = OsString::from(text);
+        let beyond = match &self.rule {
+            Rule::Any => None,
+            Rule::Only(value) => (text != *value).then(|| format!("only {value:?} is harmless")),
+            Rule::Nothing => Some(BEYOND.to_owned()),
+            Rule::Variables => (split_once(&text, "=").is_none())
+                .then(|| "it passes a variable of yours on".to_owned()),
+            Rule::AtMost(parse) => {
+                let default = arg.get_default_values().first().and_then(|value| value.to_str());
+                let most = default.map_or(Some(u64::MAX), |value| parse(value));
+                // What cannot be parsed is told when the option is.
+                let is_more = parse(&text.to_string_lossy()) > most;
+                let default = default.unwrap_or_default();
+                is_more.then(|| format!("it is more than the default, {default}"))
+            }
+            Rule::Within => self.within(&mut text, project),
+        };
+        if let Some(why) = beyond
+            && !project.is_trusted()?
+        {
+            return Ok(Err(why));
+        }
+        let mut word = OsString::from(format!("--{}=", self.name));
+        word.push(text);
+        Ok(Ok(word))
+    }
+
+    /// Whether the command line has a directory of the same name for programs, or a variable of the same name.
+    fn is_replaced(&self, word: &OsStr, given: &ArgMatches) -> bool {
+        let name_of = |value: OsString| match self.name {
+            "dir" => dir_mount(value).ok().map(|mount| mount.guest.into()),
+            "env" => Some(split_once(&value, "=").map_or(value, |(name, _)| name)),
+            _ => Some(value),
+        };
+        let Some((_, value)) = split_once(word, "=") else { return false };
+        let name = name_of(value);
+        let given = given.get_raw(&self.name.replace('-', "_")).into_iter().flatten();
+        given.into_iter().any(|value| name_of(value.to_owned()) == name)
+    }
+
+    /// Makes the path that `text` begins with absolute; returns why it is beyond the project, if it is.
+    fn within(&self, text: &mut OsString, project: &Project) -> Option<String> {
+        let given = text.clone();
+        let (path, rest) = match split_once(&given, "::") {
+            Some((path, rest)) if self.name != "host-answers" => (path, Some(rest)),
+            _ => (given.clone(), None),
+        };
+        let found = project.path_within(Path::new(&path));
+        *text = found.clone().unwrap_or_else(|| project.dir.join(&path)).into();
+        // The program finds it under the name that it has in the file.
+        let rest = match (self.name, dir_mount(given)) {
+            ("dir", Ok(mount)) => {
+                let read_only = if mount.read_only { "::ro" } else { "" };
+                Some(OsString::from(format!("{}{read_only}", mount.guest)))
+            }
+            _ => rest,
+        };
+        if let Some(rest) = rest {
+            text.push(OsStr::new("::"));
+            text.push(rest);
+        }
+        match found {
+            Some(_) => None,
+            None => Some(format!("{} is outside of the project", path.display())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_options_of_runs_and_in_the_schema() {
+        let command = RunArgs::augment_args(Command::new("run"));
+        let text = include_str!("../../../docs/belljar.schema.json");
+        let schema: serde_json::Value = serde_json::from_str(text).unwrap();
+        let described = schema["properties"]["run"]["properties"].as_object().unwrap();
+        let (mut known, mut described): (Vec<_>, Vec<_>) =
+            (names().collect(), described.keys().collect());
+        known.sort_unstable();
+        described.sort_unstable();
+        assert_eq!(known, described);
+        for setting in SETTINGS {
+            let is_option = |name: &str| {
+                let id = name.replace('-', "_");
+                command.get_arguments().any(|arg| *arg.get_id() == *id)
+            };
+            assert!(is_option(setting.name), "{}", setting.name);
+            assert!(setting.unless.iter().all(|name| is_option(name)), "{}", setting.name);
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The toolchains that a project uses.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use super::current::Project;
+use super::file::Wanted;
+use super::lock::{LOCK_FILE, Lock, Locked};
+use crate::cli::exit::Usage;
+use crate::cli::text::printable;
+use crate::toolchain::MANIFEST;
+use crate::{InstalledToolchains, Toolchain, Toolchains};
+
+impl Wanted {
+    /// The folder that is used where it lies, if its source is one.
+    ///
+    /// # Errors
+    /// It is outside of a project that is not trusted.
+    pub fn folder(&self, project: &Project) -> Result<Option<PathBuf>> {
+        let Some(source) = &self.source else { return Ok(None) };
+        let path = project.dir.join(source);
+        if !path.is_dir() {
+            return Ok(None);
+        }
+        expect_within(project, source)?;
+        Ok(Some(path))
+    }
+
+    /// Checks that `version` is the version that is wanted of the toolchain `name`.
+    ///
+    /// # Errors
+    /// It is not.
+    pub fn expect_version(&self, name: &str, version: &str, project: &Project) -> Result<()> {
+        match &self.version {
+            Some(wanted) if wanted != version => Err(Usage(format!(
+                "{}: {name} {} is wanted, and this is {}",
+                project.path().display(),
+                printable(wanted),
+                printable(version)
+            ))
+            .into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Checks that the file or folder `source` is in `project`, or that this is trusted.
+///
+/// # Errors
+/// [`Usage`].
+pub fn expect_within(project: &Project, source: &str) -> Result<()> {
+    if project.path_within(Path::new(source)).is_some() || project.is_trusted()? {
+        return Ok(());
+    }
+    let (path, source) = (project.path(), printable(source));
+    Err(Usage(format!(
+        "{}: {source} is outside of the project, and counts only after `belljar trust`",
+        path.display()
+    ))
+    .into())
+}
+
+/// The toolchains of `project`, in the order in which it names them; `None` if it names none.
+///
+/// # Errors
+/// One is not installed, or not the one that is locked; with `must_be_locked`, one is not locked.
+pub fn of(
+    project: &Project,
+    store: &InstalledToolchains,
+    must_be_locked: bool,
+) -> Result<Option<Toolchains>> {
+    let Some(wanted) = &project.file.toolchains else { return Ok(None) };
+    let lock = Lock::read(project)?;
+    let mut toolchains = Toolchains::default();
+    for (name, wanted) in wanted {
+        if let Some(folder) = wanted.folder(project)? {
+            let found = Toolchain::open(&folder)?;
+            let Some(found) = found else {
+                bail!(Usage(format!("{}: it has no {MANIFEST}", folder.display())));
+            };
+            expect_name(name, &found.manifest().name, project)?;
+            wanted.expect_version(name, &found.manifest().version, project)?;
+            toolchains = toolchains.then(Toolchains::new(vec![folder])?);
+            continue;
+        }
+        let locked = match &lock {
+            Some(lock) => {
+                let out_of_date = || {
+                    Usage(format!(
+                        "{LOCK_FILE} has no {name}: run `belljar install` in {}",
+                        project.dir.display()
+                    ))
+                };
+                let locked = lock.find(name).ok_or_else(out_of_date)?;
+                wanted.expect_version(name, &locked.version, project).with_context(|| {
+                    format!("{LOCK_FILE} is out of date: run `belljar install`")
+                })?;
+                locked.clone()
+            }
+            None if must_be_locked => bail!(Usage(format!(
+                "--locked: {} has no {LOCK_FILE}: run `belljar install` there, and commit the file",
+                project.dir.display()
+            ))),
+            None => installed(name, wanted, project, store)?,
+        };
+        let Locked { version, digest, .. } = locked;
+        toolchains = toolchains.with_version(store, name, &version, digest)?;
+    }
+    Ok(Some(toolchains))
+}
+
+/// The toolchain that is installed under `name`, for a project without a lock file.
+fn installed(
+    name: &str,
+    wanted: &Wanted,
+    project: &Project,
+    store: &InstalledToolchains,
+) -> Result<Locked> {
+    let dir = project.dir.display();
+    if !store.names()?.iter().any(|known| known == name) {
+        let path = project.path();
+        bail!(Usage(format!(
+            "{} names {name}, which is not installed: run `belljar install` in {dir}",
+            path.display()
+        )));
+    }
+    let found = Toolchain::installed(store, name)?;
+    let version = found.manifest().version.clone();
+    let remedy = || format!("run `belljar install` in {dir}");
+    wanted.expect_version(name, &version, project).with_context(remedy)?;
+    Ok(Locked { name: name.to_owned(), version, digest: found.digest() })
+}
+
+/// Checks that a toolchain is called what `belljar.toml` calls it.
+///
+/// # Errors
+/// [`Usage`].
+pub fn expect_name(wanted: &str, found: &str, project: &Project) -> Result<()> {
+    if wanted == found {
+        return Ok(());
+    }
+    let (path, found) = (project.path(), printable(found));
+    Err(Usage(format!("{}: {wanted}: its source is the toolchain {found}", path.display())).into())
+}
