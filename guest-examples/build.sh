@@ -74,7 +74,7 @@ library_for() { # SOURCE -> arguments for the compiler
             ;;
     esac
     case $1 in
-        toolchains/box/box.c) echo toolchains/box/tools/*.c ;;
+        toolchains/box/box.c) echo toolchains/box/*/*.c ;;
     esac
 }
 

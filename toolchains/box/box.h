@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@
 // A tool is called with its own name as argv[0] and answers its exit code.
 #define TOOLS(X) \
     X(basename) X(cat) X(cp) X(cut) X(date) X(dirname) X(echo) X(env) X(false) X(find) X(grep) X(head) X(ln) X(ls) \
-    X(mkdir) X(mv) X(printf) X(rm) X(rmdir) X(seq) X(sleep) X(sort) X(tail) X(tee) X(touch) X(tr) X(true) X(uniq) \
+    X(mkdir) X(mv) X(printf) X(rm) X(rmdir) X(sed) X(seq) X(sleep) X(sort) X(tail) X(tee) X(touch) X(tr) X(true) X(uniq) \
     X(wc) X(xargs) X(yes)
 #define DECLARE(name) int tool_##name(int argc, char **argv);
 TOOLS(DECLARE)
