@@ -18,8 +18,8 @@
 
 // A tool is called with its own name as argv[0] and answers its exit code.
 #define TOOLS(X) \
-    X(awk) \
-    X(basename) X(cat) X(cp) X(cut) X(date) X(dirname) X(echo) X(env) X(false) X(find) X(grep) X(head) X(ln) X(ls) \
+    X(awk) X(base64) X(basename) X(cat) X(cksum) X(cmp) X(comm) X(cp) X(cut) X(date) X(dirname) X(echo) X(env) X(expr) \
+    X(false) X(find) X(fold) X(grep) X(head) X(join) X(ln) X(ls) X(md5sum) X(nl) X(od) X(paste) X(split) X(tac) \
     X(mkdir) X(mv) X(printf) X(rm) X(rmdir) X(sed) X(seq) X(sleep) X(sort) X(tail) X(tee) X(touch) X(tr) X(true) X(uniq) \
     X(wc) X(xargs) X(yes)
 #define DECLARE(name) int tool_##name(int argc, char **argv);
