@@ -271,7 +271,10 @@ int tool_cmp(int argc, char **argv) {
     if (strcmp(names[0], names[1]) == 0 && skip[0] == skip[1]) return 0;
     uint64_t byte = 0, line = 1;
     int a, b, status = 0, last = '\n';
-    while (byte < most && ((a = getc(files[0])) != EOF) & ((b = getc(files[1])) != EOF)) {
+    while (byte < most) {
+        a = getc(files[0]);
+        b = getc(files[1]);
+        if (a == EOF || b == EOF) break;
         byte++;
         if (a != b) {
             status = 1;
