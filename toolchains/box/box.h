@@ -18,10 +18,10 @@
 
 // A tool is called with its own name as argv[0] and answers its exit code.
 #define TOOLS(X) \
-    X(awk) X(base64) X(basename) X(cat) X(cksum) X(cmp) X(comm) X(cp) X(cut) X(date) X(dirname) X(echo) X(env) X(expr) \
-    X(false) X(find) X(fold) X(grep) X(head) X(join) X(ln) X(ls) X(md5sum) X(nl) X(od) X(paste) X(split) X(tac) \
-    X(mkdir) X(mv) X(printf) X(rm) X(rmdir) X(sed) X(seq) X(sleep) X(sort) X(tail) X(tee) X(touch) X(tr) X(true) X(uniq) \
-    X(wc) X(xargs) X(yes)
+    X(awk) X(base64) X(basename) X(cat) X(chmod) X(cksum) X(cmp) X(comm) X(cp) X(cut) X(date) X(diff) X(dirname) X(echo) X(env) X(expr) \
+    X(false) X(find) X(fold) X(grep) X(head) X(install) X(join) X(ln) X(ls) X(md5sum) X(nl) X(od) X(paste) X(patch) X(split) X(tac) \
+    X(mkdir) X(mktemp) X(mv) X(printf) X(readlink) X(realpath) X(rm) X(rmdir) X(sed) X(seq) X(sleep) X(sort) X(stat) X(tail) X(tee) X(touch) X(tr) X(true) X(uniq) \
+    X(wc) X(which) X(xargs) X(yes)
 #define DECLARE(name) int tool_##name(int argc, char **argv);
 TOOLS(DECLARE)
 #undef DECLARE
@@ -99,5 +99,17 @@ struct copying {
 };
 int copy_path(const char *from, const char *to, const struct copying *how);
 int remove_path(const char *path, bool recursive, bool force);
+// Makes a directory and those above it; what is there is fine. Answers 1 after a message.
+int make_dirs(char *path);
+// The text of a link; NULL with errno set.
+char *link_text(const char *path);
+
+// Whether a file may be executed, the only permission that there is. `set_executable` answers -1 with errno set.
+bool get_executable(const char *path, bool follow);
+int set_executable(const char *path, bool executable);
+// The permissions as they are shown, as 0755.
+unsigned mode_of(const char *path, const struct stat *stat_);
+// Changes `mode` as chmod has it, by an octal number or as u+x,go-w; false if `text` is no such thing.
+bool parse_mode(const char *text, unsigned *mode, bool is_directory);
 
 #endif

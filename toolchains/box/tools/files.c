@@ -58,8 +58,7 @@ static int copy_file(const char *from, const char *to, const struct copying *how
     return status;
 }
 
-// The text of the link `path`, or NULL with errno set.
-static char *link_text(const char *path) {
+char *link_text(const char *path) {
     for (size_t size = 256;; size *= 2) {
         char *text = grow(NULL, size);
         ssize_t len = readlink(path, text, size);
@@ -381,8 +380,7 @@ int tool_rm(int argc, char **argv) {
     return status;
 }
 
-// Makes the directories above `path`, and then it.
-static int make_parents(char *path) {
+int make_dirs(char *path) {
     for (char *at = path + 1; *at; at++) {
         if (*at != '/' || at[-1] == '/') continue;
         *at = '\0';
@@ -406,7 +404,7 @@ int tool_mkdir(int argc, char **argv) {
     if (optind == argc) die("missing operand");
     int status = 0;
     for (int i = optind; i < argc; i++) {
-        if (parents) status |= make_parents(argv[i]);
+        if (parents) status |= make_dirs(argv[i]);
         else if (mkdir(argv[i], 0777)) {
             status |= warn("cannot create directory '%s': %s", argv[i], strerror(errno));
         }
