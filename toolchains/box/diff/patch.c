@@ -24,7 +24,7 @@ struct hunk {
 
 static struct bytes text; // of the patch
 static size_t at, line_number;
-static bool reversed, dry, silent, batch, keeps_empty, removes_empty, loose, backs_up, no_mismatch_backup;
+static bool reversed, dry, silent, forward, batch, keeps_empty, removes_empty, loose, backs_up, no_mismatch_backup;
 static int strip = -1;
 static size_t most_fuzz = 2;
 static const char *output_path, *reject_path, *suffix = ".orig";
@@ -97,8 +97,8 @@ static void free_hunk(struct hunk *hunk) {
 
 static _Noreturn void malformed(void) {
     struct piece line = {"", 0};
-    peek_line(&line);
-    die("**** malformed patch at line %zu: %.*s", line_number + 1, (int)(line.len < 200 ? line.len : 200), line.at);
+    bool is_there = peek_line(&line);
+    die("**** malformed patch at line %zu: %.*s", line_number + is_there, (int)(line.len < 200 ? line.len : 200), line.at);
 }
 
 static bool read_hunk(struct hunk *hunk) {
@@ -237,7 +237,8 @@ static void apply_hunk(struct target *target, const struct hunk *hunk) {
     if (where >= 0 && !hunk->old.count && hunk->from[0] == 0 && target->file.count) where = -1;
     if (where < 0) {
         target->is_mismatched = true;
-        printf("Hunk #%zu FAILED at %td.\n", number, guess + 1 > 0 ? guess + 1 : 1);
+        ptrdiff_t line = (ptrdiff_t)hunk->from[1] + target->offset;
+        printf("Hunk #%zu FAILED at %td.\n", number, line > 0 ? line : 1);
         reject(target, hunk);
         return;
     }
@@ -245,7 +246,8 @@ static void apply_hunk(struct target *target, const struct hunk *hunk) {
     if (target->offset || fuzz) {
         target->is_mismatched = true;
         if (!silent) {
-            printf("Hunk #%zu succeeded at %td", number, where + 1);
+            // As the new file has it, which grew or shrank in front.
+            printf("Hunk #%zu succeeded at %td", number, where + 1 + (ptrdiff_t)target->made.count - (ptrdiff_t)target->used);
             if (fuzz) printf(" with fuzz %zu", fuzz);
             if (target->offset) printf(" (offset %td line%s)", target->offset, target->offset == 1 || target->offset == -1 ? "" : "s");
             puts(".");
@@ -298,6 +300,8 @@ static void make_parents_of(const char *path) {
     free(dir);
 }
 
+static void append_head(struct bytes *to, const char *sign, const char *line);
+
 static void write_rejects(const struct target *target, const char *old_name, const char *new_name, const char *what) {
     char *path = reject_path ? copy_text(reject_path) : with_suffix(output_path && strcmp(output_path, "-") ? output_path : target->path, ".rej");
     printf("%zu out of %zu hunk%s %s", target->failed, target->hunks, target->hunks == 1 ? "" : "s", what);
@@ -305,11 +309,8 @@ static void write_rejects(const struct target *target, const char *old_name, con
     else printf(" -- saving rejects to file %s\n", path);
     if (!dry) {
         struct bytes all = {0};
-        append(&all, "--- ", 4);
-        append(&all, old_name, strcspn(old_name, "\n"));
-        append(&all, "\n+++ ", 5);
-        append(&all, new_name, strcspn(new_name, "\n"));
-        append(&all, "\n", 1);
+        append_head(&all, "--- ", old_name);
+        append_head(&all, "+++ ", new_name);
         append(&all, target->rejects.at, target->rejects.len);
         write_bytes(path, &all);
         free(all.at);
@@ -368,6 +369,17 @@ static char *name_of(const char *line) {
     return stripped;
 }
 
+// A line of a head, with its name as it was looked for.
+static void append_head(struct bytes *to, const char *sign, const char *line) {
+    char *name = name_of(line);
+    const char *shown = name ? name : "/dev/null", *time = line + strcspn(line, "\t\n");
+    append(to, sign, 4);
+    append(to, shown, strlen(shown));
+    append(to, time, strcspn(time, "\n"));
+    append(to, "\n", 1);
+    free(name);
+}
+
 // A patch that comes from elsewhere writes nothing outside of the current directory.
 static bool is_inside(const char *path) {
     if (*path == '/' || !*path) return false;
@@ -396,6 +408,19 @@ static bool is_epoch(const char *line) {
     return tab && (strncmp(tab + 1, "1970-01-01 00:00:00", 19) == 0 || strncmp(tab + 1, "Thu Jan  1 00:00:00 1970", 24) == 0);
 }
 
+// Skips the hunks of a file, of which `hunk` is the first, and keeps them as rejects where the file's names are given.
+static int ignore_hunks(struct target *target, struct hunk *hunk, const char *old_line, const char *new_line) {
+    puts(forward ? "  Skipping patch." : "  Assume -R? [n] \nApply anyway? [n] \nSkipping patch.");
+    do {
+        target->hunks++;
+        reject(target, hunk);
+        free_hunk(hunk);
+    } while (read_hunk(hunk));
+    if (old_line) write_rejects(target, old_line, new_line, "ignored");
+    else printf("%zu out of %zu hunk%s ignored\n", target->failed, target->hunks, target->hunks == 1 ? "" : "s");
+    return 1;
+}
+
 static int patch_file(const char *old_line, const char *new_line, const char *operand) {
     if (reversed) {
         const char *swap = old_line;
@@ -405,12 +430,13 @@ static int patch_file(const char *old_line, const char *new_line, const char *op
     char *old_name = name_of(old_line), *new_name = name_of(new_line);
     struct hunk hunk;
     struct target target = {0};
-    size_t hunk_at = at, hunk_line = line_number;
+    size_t hunk_line = line_number;
     bool has_hunk = read_hunk(&hunk);
     if (!has_hunk) return 0;
     bool creates = hunk.from[0] == 0 && hunk.len[0] == 0, removes = !new_name || (hunk.from[1] == 0 && hunk.len[1] == 0 && is_epoch(new_line));
     target.path = operand ? copy_text(operand) : choose(old_name, new_name);
     if (!target.path && creates && new_name) target.path = new_name;
+    if (!target.path && removes && old_name) target.path = old_name;
     if (!target.path && !creates) {
         printf("can't find file to patch at input line %zu\n", hunk_line + 1);
         printf("No file to patch.  Skipping patch.\n");
@@ -429,26 +455,25 @@ static int patch_file(const char *old_line, const char *new_line, const char *op
     if (was_there && !S_ISREG(stat_.st_mode)) die("**** File %s is not a regular file", target.path);
     if (was_there && !read_whole(target.path, &target.bytes)) exit(2);
     split_lines(&target.bytes, &target.file);
-    if (!silent) printf("%s file %s\n", dry ? "checking" : "patching", target.path);
+    bool is_double = (creates && target.bytes.len) || (!was_there && removes && !creates);
+    if (is_double) {
+        printf("The next patch would %s the file %s,\nwhich %s!", creates ? "create" : "delete", target.path,
+               creates ? "already exists" : "does not exist");
+        return ignore_hunks(&target, &hunk, NULL, NULL);
+    }
+    const char *verb = dry ? "checking" : "patching";
+    if (!silent && output_path) printf("%s file %s (read from %s)\n", verb, output_path, target.path);
+    else if (!silent) printf("%s file %s\n", verb, target.path);
     // Whether it was applied before: its first hunk fits the other way round.
-    if (find_place(&target.file, &hunk, hunk.from[0] - (hunk.len[0] > 0), 0, 0) < 0 || (creates && target.file.count)) {
+    if (find_place(&target.file, &hunk, hunk.from[0] - (hunk.len[0] > 0), 0, 0) < 0) {
         struct hunk back = hunk;
         back.old = hunk.new;
         back.new = hunk.old;
         back.from[0] = hunk.from[1];
         bool was_applied = back.old.count && find_place(&target.file, &back, back.from[0] - 1, 0, 0) >= 0;
         if (was_applied && !batch) {
-            printf("%s patch detected!  Skipping patch.\n", reversed ? "Unreversed (or previously applied)" : "Reversed (or previously applied)");
-            at = hunk_at;
-            line_number = hunk_line;
-            free_hunk(&hunk);
-            for (has_hunk = read_hunk(&hunk); has_hunk; has_hunk = read_hunk(&hunk)) {
-                target.hunks++;
-                reject(&target, &hunk);
-                free_hunk(&hunk);
-            }
-            write_rejects(&target, old_line, new_line, "ignored");
-            return 1;
+            printf("%s (or previously applied) patch detected!", reversed ? "Unreversed" : "Reversed");
+            return ignore_hunks(&target, &hunk, old_line, new_line);
         }
     }
     for (; has_hunk; has_hunk = read_hunk(&hunk)) {
@@ -514,7 +539,7 @@ int tool_patch(int argc, char **argv) {
             case 'i': input = optarg; break;
             case 'd': if (chdir(optarg)) die("**** Can't change to directory %s : %s", optarg, strerror(errno)); break;
             case 'o': output_path = optarg; break;
-            case 'N': break; // nobody is asked: what was applied already is always skipped
+            case 'N': forward = true; break;
             case 'f': case 't': batch = true; break;
             case 'E': removes_empty = true; break;
             case 'F': most_fuzz = parse_count(optarg, "fuzz factor"); break;
