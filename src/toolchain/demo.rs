@@ -9,14 +9,17 @@ macro_rules! demo {
 /// Programs with a module of their own.
 const DEMO: [(&str, &[u8]); 4] = demo!["jsonfmt", "replace", "sha256sum", "wc"];
 
-/// The file utilities: one module, which acts by its `argv[0]`.
+/// The tools that scripts call: one module, which acts by its `argv[0]`.
 const BOX: &[u8] = include_bytes!("../../toolchains/box/box.wasm");
 
 /// The names of the programs in [`BOX`].
-const BOX_NAMES: [&str; 31] = [
-    "basename", "box", "cat", "cp", "cut", "date", "dirname", "echo", "env", "false", "find",
-    "grep", "head", "ln", "ls", "mkdir", "mv", "printf", "rm", "rmdir", "seq", "sleep", "sort",
-    "tail", "tee", "touch", "tr", "true", "uniq", "xargs", "yes",
+const BOX_NAMES: [&str; 59] = [
+    "awk", "base64", "basename", "box", "cat", "chmod", "cksum", "cmp", "comm", "cp", "cut", "date",
+    "diff", "dirname", "echo", "env", "expr", "false", "find", "fold", "grep", "gunzip", "gzip",
+    "head", "install", "join", "ln", "ls", "md5sum", "mkdir", "mktemp", "mv", "nl", "od", "paste",
+    "patch", "printf", "readlink", "realpath", "rm", "rmdir", "sed", "seq", "sleep", "sort",
+    "split", "stat", "tac", "tail", "tar", "tee", "touch", "tr", "true", "uniq", "which", "xargs",
+    "yes", "zcat",
 ];
 
 /// Returns the static name and the module of the built-in program `name`.

@@ -141,6 +141,11 @@ static int run_file(const char *path) {
     if (!S_ISREG(stat_.st_mode)) return complain(path, "is not a directory or a regular file - ignored") + 1;
     if (!decompresses && !to_stdout && !forced && ends_with(path, suffix)) {
         if (!quiet) warn("%s already has %s suffix -- unchanged", path, suffix);
+        return 0;
+    }
+    if (stat_.st_nlink > 1 && !to_stdout && !tests && !forced) {
+        unsigned others = (unsigned)stat_.st_nlink - 1;
+        warn("%s has %u other link%s -- file ignored", path, others, others == 1 ? "" : "s");
         return 2;
     }
     FILE *in = fopen(path, "r");
