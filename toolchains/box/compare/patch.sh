@@ -45,6 +45,7 @@ trees 'patch that fails'
 fresh
 p -p1 -N -i all.patch
 p -p1 -N -i all.patch
+both rm w/cut.rej # where GNU forgets the end of a line
 trees 'patch -N again'
 fresh
 p cut cut.patch

@@ -213,7 +213,10 @@ struct target {
 
 static void reject(struct target *target, const struct hunk *hunk) {
     char head[128];
-    snprintf(head, sizeof head, "@@ -%zu,%zu +%zu,%zu @@\n", hunk->from[0], hunk->len[0], hunk->from[1], hunk->len[1]);
+    // Where it is in the file as it is now, after the hunks in front.
+    ptrdiff_t shift = (ptrdiff_t)target->made.count - (ptrdiff_t)target->used;
+    snprintf(head, sizeof head, "@@ -%td,%zu +%td,%zu @@\n", (ptrdiff_t)hunk->from[0] + shift, hunk->len[0],
+             (ptrdiff_t)hunk->from[1] + shift, hunk->len[1]);
     append(&target->rejects, head, strlen(head));
     for (size_t i = 0; i < hunk->lines.count; i++) {
         char sign = hunk->lines.at[i].at[0];

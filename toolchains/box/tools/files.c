@@ -55,6 +55,7 @@ static int copy_file(const char *from, const char *to, const struct copying *how
     if (count < 0) status = warn_path(from);
     close(in);
     if (out >= 0 && close(out) && !status) status = warn_path(to);
+    if (!status && get_executable(from, true) && set_executable(to, true)) status = warn_path(to);
     return status;
 }
 

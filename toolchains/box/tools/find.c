@@ -5,7 +5,7 @@
 #include <time.h>
 
 enum kind {
-    AND, OR, NOT, NAME, PATH, TYPE, SIZE, EMPTY, NEWER, MTIME, IS_TRUE, PRINT, PRINT0, DELETE, PRUNE, EXEC, EXEC_MANY, QUIT,
+    AND, OR, NOT, NAME, PATH, TYPE, SIZE, EMPTY, NEWER, MTIME, EXECUTABLE, MODE, IS_TRUE, PRINT, PRINT0, DELETE, PRUNE, EXEC, EXEC_MANY, QUIT,
 };
 
 struct node {
@@ -83,6 +83,23 @@ static struct node *parse_exec(const char *of) {
 
 static struct node *parse_or(void);
 
+// -executable and -perm; false if `word` is neither.
+static bool parse_permission(struct node *node, const char *word) {
+    needs_stat = true;
+    if (strcmp(word, "-executable") == 0) {
+        node->kind = EXECUTABLE;
+        return true;
+    }
+    if (strcmp(word, "-perm") != 0) return false;
+    node->kind = MODE;
+    const char *text = operand(word);
+    node->sign = *text == '-' ? -1 : *text == '/' ? 1 : 0;
+    unsigned mode = 0;
+    if (!parse_mode(text + (node->sign != 0), &mode, false)) die("invalid mode '%s'", text);
+    node->number = mode;
+    return true;
+}
+
 static struct node *parse_primary(void) {
     char *word = operand("the expression");
     if (strcmp(word, "!") == 0 || strcmp(word, "-not") == 0) {
@@ -158,7 +175,7 @@ static struct node *parse_primary(void) {
     } else if (strcmp(word, "-exec") == 0 || strcmp(word, "-execdir") == 0) {
         free(node);
         node = parse_exec(word);
-    } else {
+    } else if (!parse_permission(node, word)) {
         die("unknown predicate '%s'", word);
     }
     return node;
@@ -291,6 +308,11 @@ static bool test(struct node *node, const struct visit *visit) {
         case MTIME: {
             int64_t age = time(NULL) - visit->stat->st_mtim.tv_sec;
             return compare_number(node, age < 0 ? 0 : age / 86400);
+        }
+        case EXECUTABLE: return visit->type == DT_DIR || get_executable(visit->path, true);
+        case MODE: {
+            unsigned wanted = (unsigned)node->number, mode = mode_of(visit->path, visit->stat);
+            return node->sign < 0 ? (mode & wanted) == wanted : node->sign > 0 ? !wanted || mode & wanted : mode == wanted;
         }
         case EMPTY: return is_empty(visit);
         case NEWER: {

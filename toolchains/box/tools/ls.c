@@ -10,6 +10,7 @@ static bool follows_all, follows_operands;
 struct entry {
     char *name;
     struct stat stat;
+    bool executable;
     char *target; // of a link
 };
 
@@ -51,10 +52,11 @@ static void print_size(off_t size) {
     printf(scaled < 9.95 ? "%3.1f%c" : "%3.0f%c", scaled, units[unit]);
 }
 
-// There are no modes and no users: what is shown for them says what kind it is, and that anybody may.
+// There are no users and, but for executing, no modes: what is shown for them says what kind it is, and that anybody may.
 static void print_long(const struct entry *entry, int links_width, int size_width) {
     mode_t mode = entry->stat.st_mode;
-    const char *shown = S_ISDIR(mode) ? "drwxr-xr-x" : S_ISLNK(mode) ? "lrwxrwxrwx" : "-rw-r--r--";
+    const char *shown = S_ISDIR(mode) ? "drwxr-xr-x" : S_ISLNK(mode) ? "lrwxrwxrwx"
+                      : entry->executable ? "-rwxr-xr-x" : "-rw-r--r--";
     printf("%s %*llu root root ", shown, links_width, (unsigned long long)entry->stat.st_nlink);
     if (human) print_size(entry->stat.st_size);
     else printf("%*lld", size_width, (long long)entry->stat.st_size);
@@ -81,6 +83,7 @@ static void print_entries(struct entry *entries, size_t count) {
         if (is_long && entry->target) printf(" -> %s", entry->target);
         else if (S_ISDIR(entry->stat.st_mode) && (marks || slashes)) putchar('/');
         else if (S_ISLNK(entry->stat.st_mode) && marks) putchar('@');
+        else if (entry->executable && marks) putchar('*');
         putchar('\n');
     }
 }
@@ -110,6 +113,7 @@ static bool look(const char *path, const char *name, bool follow, struct entry *
         return false;
     }
     entry->name = copy_text(name);
+    entry->executable = (is_long || marks) && S_ISREG(entry->stat.st_mode) && get_executable(path, true);
     entry->target = S_ISLNK(entry->stat.st_mode) ? target_of(path) : NULL;
     return true;
 }
