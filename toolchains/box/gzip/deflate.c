@@ -124,13 +124,13 @@ static void assign_codes(struct huffman *huffman, int symbols) {
 }
 
 static int length_code(int len) {
-    int code = 28;
+    int code = len < 11 ? len - 3 : len < 35 ? 19 : 28;
     while (length_base[code] > len) code--;
     return code;
 }
 
 static int distance_code(int distance) {
-    int code = 29;
+    int code = distance < 257 ? 15 : distance < 4097 ? 23 : 29;
     while (distance_base[code] > distance) code--;
     return code;
 }
@@ -219,12 +219,16 @@ static void remember(struct gzip *gzip, size_t at, size_t end) {
     gzip->head[hash] = at;
 }
 
-// The longest text behind that goes on as the one at `at` does.
-static int find_match(const struct gzip *gzip, size_t at, size_t end, int *distance) {
+// The longest text behind that goes on as the one at `at` does, if it is longer than `known`; else 0.
+static int find_match(const struct gzip *gzip, size_t at, size_t end, int known, int *distance) {
     if (at + 3 > end) return 0;
     const unsigned char *data = gzip->data;
     uint32_t hash = ((uint32_t)data[at] << 16 | data[at + 1] << 8 | data[at + 2]) * 2654435761u >> 17;
-    int best = 0, most = end - at < MATCH_MAX ? (int)(end - at) : MATCH_MAX, tries = gzip->level * gzip->level * 4;
+    int best = known, most = end - at < MATCH_MAX ? (int)(end - at) : MATCH_MAX, tries = gzip->level * gzip->level * 4;
+    // Where a good match is known already, a better one is worth less.
+    if (known >= 8) tries /= 4;
+    if (best >= most) return 0;
+    int enough = gzip->level <= 6 && most > 128 ? 128 : most;
     for (int32_t other = gzip->head[hash]; other >= 0 && at - other < HISTORY && tries-- > 0; other = gzip->before[other]) {
         if (data[other + best] != data[at + best]) continue;
         int len = 0;
@@ -232,18 +236,18 @@ static int find_match(const struct gzip *gzip, size_t at, size_t end, int *dista
         if (len <= best) continue;
         best = len;
         *distance = (int)(at - other);
-        if (best == most) break;
+        if (best >= enough) break;
     }
-    return best >= 3 ? best : 0;
+    return best >= 3 && best > known ? best : 0;
 }
 
 static void compress(struct gzip *gzip) {
     size_t at = gzip->start, end = gzip->start + gzip->len;
     while (at < end) {
-        int distance = 0, later_distance, len = find_match(gzip, at, end, &distance);
+        int distance = 0, later_distance, len = find_match(gzip, at, end, 0, &distance);
         remember(gzip, at, end);
         // A longer match at the next byte is better.
-        if (len && len < 64 && gzip->level > 3 && find_match(gzip, at + 1, end, &later_distance) > len) len = 0;
+        if (len && len < (gzip->level > 6 ? 128 : 16) && gzip->level > 3 && find_match(gzip, at + 1, end, len, &later_distance)) len = 0;
         if (!len) {
             put_symbol(gzip, gzip->data[at++], 0);
             continue;

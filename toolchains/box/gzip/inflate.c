@@ -1,19 +1,22 @@
 // Decompresses.
 #include "gzip.h"
 
-enum { WINDOW = 65536, BITS_MAX = 15 };
+enum { WINDOW = 65536, BITS_MAX = 15, QUICK_BITS = 9 };
 
 // A code by the numbers of its codes of each length, and its symbols in order.
 struct code {
     uint16_t counts[BITS_MAX + 1], symbols[288];
+    uint16_t quick[1 << QUICK_BITS]; // by the next bits: a symbol of a short code times 16, and its length; or 0
 };
 
 struct gunzip {
     FILE *file;
+    unsigned char input[16384];
+    size_t input_at, input_len;
     uint32_t bits, bit_count;
     unsigned char window[WINDOW];
     size_t made, taken; // bytes so far
-    size_t member_start;
+    size_t member_start, summed; // summed: bytes that are in `crc`
     uint32_t crc;
     enum { MEMBER, BLOCK, STORED, CODED, TRAILER, ENDED } state;
     bool is_last, any_member;
@@ -58,9 +61,18 @@ static void fail(struct gunzip *gunzip, const char *error) {
     gunzip->state = ENDED;
 }
 
+static int next_byte(struct gunzip *gunzip) {
+    if (gunzip->input_at == gunzip->input_len) {
+        gunzip->input_at = 0;
+        gunzip->input_len = fread(gunzip->input, 1, sizeof gunzip->input, gunzip->file);
+        if (!gunzip->input_len) return EOF;
+    }
+    return gunzip->input[gunzip->input_at++];
+}
+
 static uint32_t take_bits(struct gunzip *gunzip, uint32_t count) {
     while (gunzip->bit_count < count) {
-        int byte = getc(gunzip->file);
+        int byte = next_byte(gunzip);
         if (byte == EOF) {
             fail(gunzip, "unexpected end of file");
             return 0;
@@ -96,10 +108,32 @@ static bool make_code(struct code *code, const uint8_t *lengths, size_t count) {
         if (lengths[i]) code->symbols[offsets[lengths[i]]++] = i;
     }
     code->counts[0] = 0;
+    memset(code->quick, 0, sizeof code->quick);
+    int value = 0, index = 0;
+    for (int bits = 1; bits <= QUICK_BITS; bits++, value <<= 1) {
+        for (int i = 0; i < code->counts[bits]; i++, value++, index++) {
+            // The first bit of a code comes first, and so is the lowest.
+            int turned = 0;
+            for (int bit = 0; bit < bits; bit++) turned |= (value >> bit & 1) << (bits - 1 - bit);
+            for (; turned < 1 << QUICK_BITS; turned += 1 << bits) code->quick[turned] = code->symbols[index] << 4 | bits;
+        }
+    }
     return true;
 }
 
 static int take_symbol(struct gunzip *gunzip, const struct code *code) {
+    int byte;
+    // More bits than a code has do no harm: they stay for what follows, and the end may come first.
+    while (gunzip->bit_count < QUICK_BITS && (byte = next_byte(gunzip)) != EOF) {
+        gunzip->bits |= (uint32_t)byte << gunzip->bit_count;
+        gunzip->bit_count += 8;
+    }
+    uint16_t quick = code->quick[gunzip->bits & ((1 << QUICK_BITS) - 1)];
+    if (quick && (quick & 15u) <= gunzip->bit_count) {
+        gunzip->bits >>= quick & 15;
+        gunzip->bit_count -= quick & 15;
+        return quick >> 4;
+    }
     int value = 0, first = 0, index = 0;
     for (int bits = 1; bits <= BITS_MAX; bits++) {
         value |= (int)take_bits(gunzip, 1);
@@ -116,7 +150,15 @@ static int take_symbol(struct gunzip *gunzip, const struct code *code) {
 
 static void emit(struct gunzip *gunzip, unsigned char byte) {
     gunzip->window[gunzip->made++ % WINDOW] = byte;
-    gunzip->crc = crc_of(gunzip->crc, &byte, 1);
+}
+
+static void sum_up(struct gunzip *gunzip) {
+    while (gunzip->summed < gunzip->made) {
+        size_t from = gunzip->summed % WINDOW, count = gunzip->made - gunzip->summed;
+        if (count > WINDOW - from) count = WINDOW - from;
+        gunzip->crc = crc_of(gunzip->crc, gunzip->window + from, count);
+        gunzip->summed += count;
+    }
 }
 
 static void begin_fixed(struct gunzip *gunzip) {
@@ -216,15 +258,15 @@ static void skip_text(struct gunzip *gunzip) {
 }
 
 static void begin_member(struct gunzip *gunzip) {
-    int first = getc(gunzip->file);
+    int first = next_byte(gunzip);
     // Zeros behind the last member are filling.
-    while (gunzip->any_member && first == 0) first = getc(gunzip->file);
+    while (gunzip->any_member && first == 0) first = next_byte(gunzip);
     if (first == EOF) {
         if (gunzip->any_member) gunzip->state = ENDED;
         else fail(gunzip, "unexpected end of file");
         return;
     }
-    int second = getc(gunzip->file);
+    int second = next_byte(gunzip);
     if (first != 0x1f || second != 0x8b) {
         fail(gunzip, gunzip->any_member ? "decompression OK, trailing garbage ignored" : "not in gzip format");
         return;
@@ -244,11 +286,12 @@ static void begin_member(struct gunzip *gunzip) {
     if (gunzip->error) return;
     gunzip->any_member = true;
     gunzip->crc = 0;
-    gunzip->member_start = gunzip->made;
+    gunzip->member_start = gunzip->summed = gunzip->made;
     gunzip->state = BLOCK;
 }
 
 static void end_member(struct gunzip *gunzip) {
+    sum_up(gunzip);
     align(gunzip);
     uint32_t crc = take_bits(gunzip, 16), size;
     crc |= take_bits(gunzip, 16) << 16;
@@ -281,6 +324,7 @@ size_t gunzip_read(struct gunzip *gunzip, void *to, size_t size, const char **er
             default: break;
         }
     }
+    if (gunzip->state != ENDED) sum_up(gunzip);
     size_t count = gunzip->made - gunzip->taken < size ? gunzip->made - gunzip->taken : size;
     for (size_t i = 0; i < count; i++) ((unsigned char *)to)[i] = gunzip->window[gunzip->taken++ % WINDOW];
     if (count < size) *error = gunzip->error;
