@@ -430,3 +430,14 @@ same date -r timed +%s
 same rm dirlink soft
 same rm -d n
 trees rm
+
+reads 'foo bar\nfoobar\nabab\n\na.b*c\n'
+for pattern in '\<bar' 'foo\b' '\(ab\)\1' 'foo\|abab' 'b\+' '^$' 'a.b\*' '[[:space:]]' '\w\{6\}'; do
+    same grep "$pattern"
+    same grep -o "$pattern"
+    same grep -c -w "$pattern"
+done
+for pattern in '(a|b)\1' '(ab)\1' 'foo|abab' 'b+|o{2}' '^(foo)?bar' 'a{1' '\.b\*' '(' ')'; do
+    same grep -E "$pattern"
+    same grep -oE "$pattern"
+done

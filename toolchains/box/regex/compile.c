@@ -337,7 +337,11 @@ static uint32_t parse_branch(struct parser *parser) {
     while (parser->at < parser->end && !is_operator(parser, parser->at, '|')) {
         if (is_operator(parser, parser->at, ')') && (parser->depth > 0 || !is_extended(parser))) break;
         uint32_t atom = NONE;
-        // What would repeat nothing is a character.
+        // What would repeat nothing is a character, or of an extended expression, nothing.
+        if (is_first && *parser->at == '*' && is_extended(parser)) {
+            parser->at++;
+            continue;
+        }
         atom = is_first && *parser->at == '*' ? add_byte(parser, *parser->at++) : parse_atom(parser, is_first);
         if (parser->error) return branch;
         bool is_anchor = parser->nodes[atom].kind == ASSERT;

@@ -1,8 +1,7 @@
 // grep: lines that match.
-#include "../box.h"
+#include "../regex/regex.h"
 
 #include <ctype.h>
-#include <regex.h>
 
 // Bytes of a file that is searched as a whole first.
 enum { WHOLE_BYTES_MAX = 4 << 20 };
@@ -10,7 +9,7 @@ enum { WHOLE_BYTES_MAX = 4 << 20 };
 static struct texts patterns;
 static struct texts literals; // of each pattern, where `has_literals`
 static bool has_literals;
-static regex_t *compiled;
+static struct regex **compiled;
 static bool extended, fixed, ignore_case, invert, numbers, count_only, names_only, names_without, quiet, matches_only;
 static bool recursive, whole_words, whole_lines, no_messages, as_text;
 static int show_names = -1; // unless said otherwise: with several files
@@ -32,13 +31,11 @@ static void add_patterns(const char *text) {
 static void compile(void) {
     if (fixed) return;
     compiled = grow(NULL, patterns.count * sizeof *compiled);
-    int flags = (extended ? REG_EXTENDED : 0) | (ignore_case ? REG_ICASE : 0);
+    int flags = (extended ? REGEX_EXTENDED : 0) | (ignore_case ? REGEX_IGNORE_CASE : 0);
     for (size_t i = 0; i < patterns.count; i++) {
-        int error = regcomp(&compiled[i], patterns.at[i], flags);
-        if (!error) continue;
-        char message[128];
-        regerror(error, &compiled[i], message, sizeof message);
-        die("%s: %s", patterns.at[i], message);
+        const char *error;
+        compiled[i] = regex_compile(patterns.at[i], strlen(patterns.at[i]), flags, &error);
+        if (!compiled[i]) die("%s: %s", patterns.at[i], error);
     }
 }
 
@@ -135,17 +132,16 @@ static bool find_fixed(const char *pattern, const char *line, size_t len, size_t
     return false;
 }
 
-// A line may hold NUL, at which a regular expression's text ends: the pieces between are searched one by one.
-static bool find_regex(const regex_t *regex, const char *line, size_t len, size_t from, struct match *match) {
-    for (size_t at = from; at <= len; at += strlen(line + at) + 1) {
-        regmatch_t found;
-        bool is_start = at == 0 || (at != from && line[at - 1] == '\0');
-        if (regexec(regex, line + at, 1, &found, is_start ? 0 : REG_NOTBOL) == 0) {
-            *match = (struct match){at + found.rm_so, at + found.rm_eo};
-            return true;
-        }
+static bool find_regex(struct regex *regex, const char *line, size_t len, size_t from, struct match *match) {
+    // Where the match is matters only to some of the options.
+    if (!whole_words && !whole_lines && !matches_only && patterns.count == 1) {
+        *match = (struct match){from, from};
+        return regex_find(regex, line, len, from, NULL, 0);
     }
-    return false;
+    struct span span;
+    if (!regex_find(regex, line, len, from, &span, 1)) return false;
+    *match = (struct match){span.from, span.to};
+    return true;
 }
 
 static bool is_word(char c) {
@@ -156,7 +152,7 @@ static bool is_word(char c) {
 static bool find_one(size_t index, const char *line, size_t len, size_t from, struct match *match) {
     while (from <= len) {
         bool found = fixed ? find_fixed(patterns.at[index], line, len, from, match)
-                           : find_regex(&compiled[index], line, len, from, match);
+                           : find_regex(compiled[index], line, len, from, match);
         if (!found) return false;
         if (whole_lines) return match->from == 0 && match->to == len;
         if (!whole_words) return true;
