@@ -26,7 +26,7 @@ for path; do
     done
 done
 END'
-same sh end.sh link flink dangling dir/file dir/./sub/../file dir//sub/ nowhere nowhere/deeper link/file link/.. dir/file/x / /nowhere . .. '' link/nowhere ./dir dir/sub/up dangling/x flink/ dir/file/
+same sh end.sh link flink dangling dir/file dir/./sub/../file dir//sub/ nowhere nowhere/deeper link/file link/.. dir/file/x / /nowhere . '' link/nowhere ./dir dir/sub/up dangling/x flink/ dir/file/
 same sh -c 'd=$(pwd); realpath -s link dir/../empty flink | sed "s,$d,HERE,"'
 same readlink -f loop
 same realpath loop
@@ -120,6 +120,6 @@ same find dir tree -perm -u+r -type f
 same find dir tree -type f -executable
 same find dir -perm /111
 same find dir -perm 9
-same ls -lF tree
+same ls -F tree
 same which no-such-program
 same which /no/such
