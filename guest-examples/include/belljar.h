@@ -138,6 +138,32 @@ int32_t belljar_proc_getcwd(char *buf, uint32_t buf_len, uint32_t *len);
 BELLJAR_IMPORT(paths_exact)
 int32_t belljar_paths_exact(uint32_t flag);
 
+/* --- the permission to execute a file ----------------------------------------------------------------------------- */
+
+/* Bits of lookup_flags, as those of preview 1. */
+enum {
+    BELLJAR_LOOKUP_FOLLOW = 1, /* a symbolic link at the end of the path is followed */
+};
+
+/* Writes 1 if the owner of the file at `path` may execute it, else 0. It is 1 for directories, and for a symbolic link
+ * that is not followed; 0 for devices. `path` is looked up from `dirfd` as by path_filestat_get of preview 1.
+ * The errnos of that. EINVAL: flags are not known. */
+BELLJAR_IMPORT(path_executable_get)
+int32_t belljar_path_executable_get(uint32_t dirfd, uint32_t lookup_flags, const char *path, uint32_t path_len,
+                                    uint32_t *executable);
+
+/* Sets (1) or takes away (0) that permission, under all names of the file; only its change time changes. For a
+ * directory it has no effect.
+ * The errnos of path_filestat_set_times of preview 1. ENOTSUP: a symbolic link that is not followed, a pipe, a device.
+ * EINVAL: flags are not known; another number. */
+BELLJAR_IMPORT(path_executable_set)
+int32_t belljar_path_executable_set(uint32_t dirfd, uint32_t lookup_flags, const char *path, uint32_t path_len,
+                                    uint32_t executable);
+
+/* The same for an open file or directory, however it was opened. EBADF: it is neither. */
+BELLJAR_IMPORT(fd_executable_set)
+int32_t belljar_fd_executable_set(uint32_t fd, uint32_t executable);
+
 /* --- pipes and descriptors --------------------------------------------------------------------------------------- */
 
 /* Bits of the flags of belljar_pipe and belljar_fd_dup, and what belljar_fd_cloexec_get answers. */

@@ -355,16 +355,31 @@ impl Making<'_> {
                     self.remove_modified(change)?;
                 }
                 self.write(change, aside.is_some())?;
-                if aside.is_none() && change.is("before_executable") && !change.is("executable") {
-                    // It had further names, under which it is no change.
-                    return self.vfs.make_plain(base, relative(path)).map_err(failed(path));
-                }
-                return Ok(());
+                return self.set_executable(change, aside.is_some());
             }
             (_, Some(_)) => Ok(()),
             (_, None) => Err(Errno::Notsup),
         };
         done.map_err(failed(path))
+    }
+
+    /// Gives a file the execute permission that the run left. A moved file gets it only if that is not the one of its
+    /// origin in the run: otherwise it brings it along, or the tree differs.
+    fn set_executable(&mut self, change: &Change, is_moved: bool) -> Result<(), TapedChangesError> {
+        let (base, path, left) = (self.base(), &*change.path, change.is("executable"));
+        if is_moved {
+            let has = self.vfs.is_executable_at(base, relative(path), Follow::No);
+            let has = has.map_err(failed(path))?;
+            let was_so = |other: &Change| {
+                change.origin() == Some(&other.path)
+                    && other.detail.get("before_executable") == Some(&Value::Bool(has))
+            };
+            if has == left || !self.changes.iter().any(was_so) {
+                return Ok(());
+            }
+        }
+        let set = self.vfs.set_executable_at(base, relative(path), Follow::No, left, NOW);
+        set.map_err(failed(path))
     }
 
     /// Whether a modified file has permissions of its own, because it has several names that were

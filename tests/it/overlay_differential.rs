@@ -169,7 +169,10 @@ fn ask(linux: &mut LinuxFiles, op: &Op) -> Result<Outcome, Spared> {
                 return Err(Some((D::OpenOfSpecial, Errno::Acces)));
             }
         }
-        Op::Stat { at, follow } | Op::SetTimes { at, follow, .. } => {
+        Op::Stat { at, follow }
+        | Op::SetTimes { at, follow, .. }
+        | Op::SetExecutable { at, follow, .. }
+        | Op::IsExecutable { at, follow } => {
             lead(linux, at, (*follow).into())?;
         }
         Op::ReadLink { at } => {

@@ -1,5 +1,6 @@
 //! The import module `belljar`, for what preview1 lacks; see `docs/guest-abi.md`.
 
+mod executable;
 mod host;
 mod process;
 
@@ -23,9 +24,12 @@ pub fn add_to_linker(linker: &mut Linker<Process>) -> Result<()> {
     linker.func_wrap(MODULE, "fd_cloexec_set", process::fd_cloexec_set)?;
     linker.func_wrap(MODULE, "fd_dup", process::fd_dup)?;
     linker.func_wrap(MODULE, "fd_dup2", process::fd_dup2)?;
+    linker.func_wrap(MODULE, "fd_executable_set", executable::fd_executable_set)?;
     linker.func_wrap_async(MODULE, "host_call", host::host_call)?;
     linker.func_wrap(MODULE, "host_has", host::host_has)?;
     linker.func_wrap(MODULE, "host_reply", host::host_reply)?;
+    linker.func_wrap(MODULE, "path_executable_get", executable::path_executable_get)?;
+    linker.func_wrap(MODULE, "path_executable_set", executable::path_executable_set)?;
     linker.func_wrap(MODULE, "paths_exact", process::paths_exact)?;
     linker.func_wrap(MODULE, "pipe", process::pipe)?;
     linker.func_wrap(MODULE, "proc_chdir", process::proc_chdir)?;

@@ -8,7 +8,7 @@ mod clock;
 mod environ;
 mod fd;
 mod fd_io;
-mod path;
+pub(super) mod path;
 mod poll;
 mod proc;
 mod random;

@@ -12,7 +12,7 @@ use crate::kernel::io::fd::FdFlags;
 use crate::kernel::vfs::Follow;
 
 /// The path of `len` bytes at `ptr`.
-fn path_at<'m>(
+pub(in crate::abi) fn path_at<'m>(
     memory: &'m GuestMemory<'_>,
     guest: &Guest,
     ptr: u32,
@@ -22,7 +22,7 @@ fn path_at<'m>(
 }
 
 /// Decodes `lookupflags`.
-fn follow(flags: u32) -> Result<Follow, Errno> {
+pub(in crate::abi) fn follow(flags: u32) -> Result<Follow, Errno> {
     Ok(if known_bits(flags, 1)? == 1 { Follow::Yes } else { Follow::No })
 }
 

@@ -115,6 +115,16 @@ impl Guest {
         }
     }
 
+    /// `fd_executable_set` of the module `belljar`.
+    ///
+    /// # Errors
+    /// `EBADF` unless `fd` is a file or directory; `EROFS`.
+    pub fn fd_executable_set(&mut self, fd: u32, executable: bool) -> Result<(), Errno> {
+        let node = node_of(self.description(fd)?).ok_or(Errno::Badf)?;
+        let now = self.now();
+        self.machine.vfs.set_executable(node, executable, now)
+    }
+
     /// `fd_fdstat_get`.
     ///
     /// # Errors

@@ -29,6 +29,39 @@ impl Guest {
         self.in_dir(fd, path, |vfs, base, path| vfs.create_dir(base, path, now).map(|_| ()))
     }
 
+    /// `path_executable_get` of the module `belljar`.
+    ///
+    /// # Errors
+    /// `EBADF`, `ENOTDIR` unless `fd` is a directory; [`crate::kernel::vfs::Overlay::is_executable_at`].
+    pub fn path_executable_get(
+        &mut self,
+        fd: u32,
+        follow: Follow,
+        path: &str,
+    ) -> Result<bool, Errno> {
+        match self.in_dir(fd, path, |vfs, base, path| vfs.is_executable_at(base, path, follow)) {
+            Err(Errno::Noent) => self.stat_special(fd, path).map(|_| false),
+            executable => executable,
+        }
+    }
+
+    /// `path_executable_set` of the module `belljar`.
+    ///
+    /// # Errors
+    /// `EBADF`, `ENOTDIR` unless `fd` is a directory; [`crate::kernel::vfs::Overlay::set_executable_at`].
+    pub fn path_executable_set(
+        &mut self,
+        fd: u32,
+        follow: Follow,
+        path: &str,
+        executable: bool,
+    ) -> Result<(), Errno> {
+        let now = self.now();
+        self.in_dir(fd, path, |vfs, base, path| {
+            vfs.set_executable_at(base, path, follow, executable, now)
+        })
+    }
+
     /// `path_filestat_get`.
     ///
     /// # Errors

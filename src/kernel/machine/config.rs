@@ -23,8 +23,9 @@ use crate::kernel::vfs::{Layer, Mtimes, Source, TimeScale};
 /// - 5: writes to a file that stays open may have equal times, although a process ended between them; without
 ///   `PATH`, programs are looked up in the current directory.
 /// - 6: a file that was moved or linked over one with equal content is no change.
-/// - 7: the present answers.
-pub const KERNEL_VERSION: u32 = 7;
+/// - 7: `test -x` of the shell is true for every file that exists.
+/// - 8: the present answers.
+pub const KERNEL_VERSION: u32 = 8;
 
 /// The configuration of a machine, without the contents of its mounts.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -76,9 +76,10 @@ pub(super) fn shown(overlay: &Overlay, mount: MountId, before: &Tree) -> Tree {
             }
             let node = overlay.node(id);
             let replaced = matches!(before.get(&path), Some(Item::File { executable: true, .. }));
-            let executable = match &node.origin {
-                Some(origin) => origin.executable,
-                None => replaced && node.nlink == 1,
+            let executable = match (node.executable, &node.origin) {
+                (Some(executable), _) => executable,
+                (None, Some(origin)) => origin.executable,
+                (None, None) => replaced && node.nlink == 1,
             };
             let item = match &overlay.node(id).body {
                 Body::Dir(_) => {

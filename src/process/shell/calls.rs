@@ -25,6 +25,7 @@ pub trait Answer {
 impl Answer for () {}
 impl Answer for FileStat {}
 impl Answer for (u32, u32) {}
+impl Answer for bool {}
 impl Answer for Vec<String> {}
 
 impl Answer for u32 {
@@ -118,6 +119,14 @@ impl Shell {
         let path = std::str::from_utf8(path).map_err(|_| Errno::Noent)?;
         self.ask("path_filestat_get", format_args!("{path:?}"), |guest| {
             guest.path_filestat_get(AT_FDCWD, follow, path)
+        })
+    }
+
+    /// Returns whether `path` may be executed, symbolic links followed; `ENOENT` if it is not UTF-8.
+    pub fn path_executable_get(&mut self, path: &[u8]) -> Result<bool, Errno> {
+        let path = std::str::from_utf8(path).map_err(|_| Errno::Noent)?;
+        self.ask("path_executable_get", format_args!("{path:?}"), |guest| {
+            guest.path_executable_get(AT_FDCWD, Follow::Yes, path)
         })
     }
 

@@ -199,7 +199,7 @@ fn tape_of_an_older_kernel_has_no_change_for_an_equal_file() {
     succeed(folder.path(), &record);
     succeed(folder.path(), &["replay", "t"]);
     let text = std::fs::read_to_string(folder.path().join("t")).unwrap();
-    let old = text.replace("\"kernel_version\":7", "\"kernel_version\":6");
+    let old = text.replace("\"kernel_version\":8", "\"kernel_version\":6");
     let lines = old.split_inclusive('\n');
     let old: String = lines.filter(|line| !line.contains("\"change\":\"modified\"")).collect();
     assert_eq!(text.lines().count(), old.lines().count() + 1, "{text}");

@@ -40,6 +40,7 @@ pub enum Answer {
     Meta(Metadata),
     /// Names, inode numbers, types.
     Entries(Vec<(String, u64, FileType)>),
+    Executable(bool),
 }
 
 impl fmt::Debug for Answer {
@@ -53,6 +54,7 @@ impl fmt::Debug for Answer {
             Self::Text(text) => fmt::Debug::fmt(text, f),
             Self::Meta(meta) => fmt::Debug::fmt(meta, f),
             Self::Entries(entries) => f.debug_list().entries(entries).finish(),
+            Self::Executable(executable) => write!(f, "executable: {executable}"),
         }
     }
 }
@@ -60,6 +62,27 @@ impl fmt::Debug for Answer {
 /// The path of `name` in the directory `parent` of a [`Tree`].
 pub fn join(parent: &str, name: &str) -> String {
     if parent.is_empty() { name.to_owned() } else { format!("{parent}/{name}") }
+}
+
+/// The end of the key in a [`Tree`] of a file that can be executed, which follows that of the file.
+pub const EXECUTABLE: &str = " executable";
+
+/// The tree that `layers`, the uppermost first, show together, by the names on the way.
+pub fn merged(layers: &[BTreeMap<String, Sown>]) -> BTreeMap<Vec<String>, &Sown> {
+    let mut merged: BTreeMap<Vec<String>, &Sown> = BTreeMap::new();
+    for layer in layers.iter().rev() {
+        for (path, sown) in layer {
+            let path: Vec<String> = path.split('/').map(str::to_owned).collect();
+            let path = if path == [""] { Vec::new() } else { path };
+            let both_dirs = sown.what == What::Dir
+                && merged.get(&path).is_some_and(|below| below.what == What::Dir);
+            if !both_dirs {
+                merged.retain(|below, _| !below.starts_with(&path));
+            }
+            merged.insert(path, sown);
+        }
+    }
+    merged
 }
 
 /// A layer in memory.
@@ -231,6 +254,11 @@ impl OverlayFiles {
                 }
                 _ => Answer::Done,
             };
+            if file_type == FileType::RegularFile
+                && self.overlay.is_executable_at(base, &name, Follow::No).expect(&path)
+            {
+                tree.insert(format!("{path}{EXECUTABLE}"), (meta, Answer::Executable(true)));
+            }
             tree.insert(path, (meta, held));
         }
     }
@@ -262,7 +290,7 @@ impl OverlayFiles {
         for (path, (meta, _)) in self.dump().iter().rev() {
             let base = self.overlay.host_base();
             match meta.file_type {
-                _ if path.is_empty() => Ok(()),
+                _ if path.is_empty() || path.ends_with(EXECUTABLE) => Ok(()),
                 FileType::Directory => self.overlay.remove_dir(base, path, NOW),
                 _ => self.overlay.unlink(base, path, NOW),
             }
@@ -329,6 +357,15 @@ impl Files for OverlayFiles {
             Op::SetTimes { at, follow, atim, mtim } => {
                 let (base, path) = self.at(at)?;
                 self.overlay.set_times_at(base, path, *follow, *atim, *mtim, now)?;
+            }
+            Op::SetExecutable { at, follow, executable } => {
+                let (base, path) = self.at(at)?;
+                self.overlay.set_executable_at(base, path, *follow, *executable, now)?;
+            }
+            Op::IsExecutable { at, follow } => {
+                let (base, path) = self.at(at)?;
+                let executable = self.overlay.is_executable_at(base, path, *follow)?;
+                return Ok(Answer::Executable(executable));
             }
             Op::Mkdir { at } => {
                 let (base, path) = self.at(at)?;

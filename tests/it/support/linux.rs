@@ -13,7 +13,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno as Host;
 
-use super::files::{Answer, Files, Outcome, Tree, join};
+use super::files::{Answer, EXECUTABLE, Files, Outcome, Tree, join};
 use super::plans::{Op, Place, SLOTS, Sown, What, pattern};
 
 /// A directory of the real file system. The targets of absolute links in it begin with its path,
@@ -159,6 +159,15 @@ impl LinuxFiles {
         Ok(Self::meta(&stat, || self.read_link(base, path).expect("it is a link")))
     }
 
+    /// Finds `at` without opening it for anything else.
+    fn look(&self, at: &Place, follow: Follow) -> Result<(OwnedFd, rustix::fs::Stat), Errno> {
+        let mut how = OFlags::PATH | OFlags::CLOEXEC;
+        how.set(OFlags::NOFOLLOW, follow == Follow::No);
+        let fd = rustix::fs::openat(self.base(at)?, &at.path, how, Mode::empty()).map_err(wasi)?;
+        let stat = rustix::fs::fstat(&fd).map_err(wasi)?;
+        Ok((fd, stat))
+    }
+
     fn dump_dir(&self, fd: &OwnedFd, path: &str, tree: &mut Tree) {
         for (name, ..) in entries(fd).expect(path) {
             let path = join(path, &name);
@@ -173,6 +182,11 @@ impl LinuxFiles {
                     let node = rustix::fs::openat(fd, &name, flags, Mode::empty()).expect(&path);
                     if meta.file_type == FileType::Directory {
                         self.dump_dir(&node, &path, tree);
+                    }
+                    let mode = rustix::fs::fstat(&node).expect(&path).st_mode;
+                    if meta.file_type == FileType::RegularFile && mode & 0o100 != 0 {
+                        let executable = (meta, Answer::Executable(true));
+                        tree.insert(format!("{path}{EXECUTABLE}"), executable);
                     }
                     held(&node, &meta)
                 }
@@ -232,6 +246,22 @@ impl Files for LinuxFiles {
                 let times = timestamps(*atim, *mtim);
                 let flags = at_flags(*follow);
                 rustix::fs::utimensat(base, &at.path, &times, flags).map_err(wasi)?;
+            }
+            Op::SetExecutable { at, follow, executable } => {
+                let (fd, stat) = self.look(at, *follow)?;
+                match type_of(stat.st_mode) {
+                    FileType::RegularFile => {}
+                    FileType::Directory => return Ok(Answer::Done),
+                    _ => return Err(Errno::Notsup),
+                }
+                let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
+                let bits = stat.st_mode & 0o666 | if *executable { 0o111 } else { 0 };
+                rustix::fs::chmod(link, Mode::from_raw_mode(bits)).map_err(wasi)?;
+            }
+            Op::IsExecutable { at, follow } => {
+                let mode = self.look(at, *follow)?.1.st_mode;
+                let is_special = type_of(mode) == FileType::Unknown;
+                return Ok(Answer::Executable(!is_special && mode & 0o100 != 0));
             }
             Op::Mkdir { at } => {
                 rustix::fs::mkdirat(self.base(at)?, &at.path, Mode::RWXU).map_err(wasi)?;

@@ -11,7 +11,9 @@ use belljar::kernel::vfs::{
     FileType, Follow, Metadata, NAME_MAX, OpenFlags, PATH_BYTES_MAX, SYMLOOP_MAX, SetTime, Times,
 };
 
-use super::files::{Answer, FILE_BYTES_MAX, Files, LAYER_TIME, Outcome, Tree, join, type_of};
+use super::files::{
+    Answer, EXECUTABLE, FILE_BYTES_MAX, Files, LAYER_TIME, Outcome, Tree, join, merged, type_of,
+};
 use super::plans::{Op, Place, SLOTS, Sown, What, pattern};
 
 type Path = Vec<String>;
@@ -28,6 +30,7 @@ struct Inode {
     holds: Holds,
     links: u32,
     times: Times,
+    executable: bool,
 }
 
 #[derive(Clone, PartialEq)]
@@ -65,25 +68,12 @@ struct Spot {
 impl Model {
     /// The merged tree of `layers`, the uppermost first.
     pub fn new(layers: &[BTreeMap<String, Sown>], own_times: bool) -> Self {
-        let mut merged: BTreeMap<Path, &Sown> = BTreeMap::new();
-        for layer in layers.iter().rev() {
-            for (path, sown) in layer {
-                let path: Path = path.split('/').map(str::to_owned).collect();
-                let path = if path == [""] { Vec::new() } else { path };
-                let both_dirs = sown.what == What::Dir
-                    && merged.get(&path).is_some_and(|below| below.what == What::Dir);
-                if !both_dirs {
-                    merged.retain(|below, _| !below.starts_with(&path));
-                }
-                merged.insert(path, sown);
-            }
-        }
         let mut model =
             Self { names: BTreeMap::new(), inodes: BTreeMap::new(), slots: [None; SLOTS] };
         if layers.is_empty() {
             model.add(Vec::new(), Holds::Dir, LAYER_TIME);
         }
-        for (path, sown) in merged {
+        for (path, sown) in merged(layers) {
             let holds = match &sown.what {
                 What::Dir => Holds::Dir,
                 What::File { len, first } => Holds::File(pattern(*first, *len)),
@@ -98,7 +88,8 @@ impl Model {
 
     fn add(&mut self, path: Path, holds: Holds, now: u64) -> u64 {
         let id = self.inodes.len() as u64;
-        self.inodes.insert(id, Inode { holds, links: 1, times: Times::all(now) });
+        let times = Times::all(now);
+        self.inodes.insert(id, Inode { holds, links: 1, times, executable: false });
         self.names.insert(path, id);
         id
     }
@@ -539,6 +530,19 @@ impl Model {
             Op::SetTimes { at, follow, atim, mtim } => {
                 self.set_times(self.find(at, last(follow))?, *atim, *mtim, now);
             }
+            Op::SetExecutable { at, follow, executable } => {
+                let inode = self.find(at, last(follow)).map(|id| self.inode(id))?;
+                match inode.holds {
+                    Holds::File(_) => (inode.executable, inode.times.ctim) = (*executable, now),
+                    Holds::Dir => {}
+                    Holds::Link(_) | Holds::Special => return Err(Errno::Notsup),
+                }
+            }
+            Op::IsExecutable { at, follow } => {
+                let inode = &self.inodes[&self.find(at, last(follow))?];
+                let is_always = matches!(inode.holds, Holds::Dir | Holds::Link(_));
+                return Ok(Answer::Executable(is_always || inode.executable));
+            }
             Op::Mkdir { at } => {
                 let spot = self.vacant(at)?;
                 self.make(spot.path, Holds::Dir, now)?;
@@ -594,6 +598,11 @@ impl Files for Model {
         });
         let open = self.slots.iter().enumerate();
         let open = open.filter_map(|(at, slot)| Some((format!("#{at}"), slot.as_ref()?.inode)));
-        named.chain(open).map(|(path, id)| (path, (self.meta(id), self.held(id)))).collect()
+        let executable = named.clone().filter(|(_, id)| self.inodes[id].executable);
+        let executable = executable.map(|(path, id)| {
+            (format!("{path}{EXECUTABLE}"), (self.meta(id), Answer::Executable(true)))
+        });
+        let held = |(path, id)| (path, (self.meta(id), self.held(id)));
+        named.clone().chain(open).map(held).chain(executable).collect()
     }
 }

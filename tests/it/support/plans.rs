@@ -44,6 +44,8 @@ pub enum Op {
     SetTimesOpen { slot: usize, atim: SetTime, mtim: SetTime },
     Stat { at: Place, follow: Follow },
     SetTimes { at: Place, follow: Follow, atim: SetTime, mtim: SetTime },
+    SetExecutable { at: Place, follow: Follow, executable: bool },
+    IsExecutable { at: Place, follow: Follow },
     Mkdir { at: Place },
     Rmdir { at: Place },
     Unlink { at: Place },
@@ -238,6 +240,8 @@ impl Op {
             Self::Open { at, .. }
             | Self::Stat { at, .. }
             | Self::SetTimes { at, .. }
+            | Self::SetExecutable { at, .. }
+            | Self::IsExecutable { at, .. }
             | Self::Mkdir { at }
             | Self::Rmdir { at }
             | Self::Unlink { at }
@@ -260,7 +264,7 @@ impl Step {
         let follow = |c: &mut Chance| if c.percent(60) { Follow::Yes } else { Follow::No };
         let world = c.below(6);
         let slot = c.below(SLOTS);
-        let op = match c.below(200) {
+        let op = match c.below(212) {
             0..52 => Op::Open { slot, at: place(c, f), flags: open_flags(c) },
             52..56 => Op::Close { slot },
             56..72 => {
@@ -289,6 +293,11 @@ impl Step {
             181..188 => Op::Link { from: place(c, f), follow: follow(c), to: place(c, f) },
             188..196 => Op::Symlink { text: link_text(c, f), at: place(c, f) },
             196..199 => Op::ReadLink { at: place(c, f) },
+            199..206 => {
+                let (at, follow, executable) = (place(c, f), follow(c), c.percent(60));
+                Op::SetExecutable { at, follow, executable }
+            }
+            206..211 => Op::IsExecutable { at: place(c, f), follow: follow(c) },
             _ => Op::Fork,
         };
         Self { world, op }

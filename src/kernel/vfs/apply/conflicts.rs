@@ -107,7 +107,7 @@ impl Overlay {
         let changed = self.nodes.iter().map(|(_, node)| node).filter(|node| {
             let is_written = matches!(&node.body, Body::File(file) if file.content.is_dirty());
             let was_read = node.origin.as_ref().is_some_and(|origin| origin.was_read);
-            was_read || is_written || node.carries_times()
+            was_read || is_written || node.carries_times() || node.executable.is_some()
         });
         let changed = changed.filter_map(|node| node.origin.as_deref());
         let read = self.seen.iter().filter(|origin| origin.was_read);

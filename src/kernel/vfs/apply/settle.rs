@@ -139,6 +139,9 @@ impl Overlay {
             self.upper_bytes += file.content.charged() - charged;
         }
         self.upper_bytes += node_bytes(&node.body);
+        if let Body::File(_) = node.body {
+            node.executable = node.executable.or(Some(origin.executable));
+        }
         self.seen.extend(node.origin.take().map(|origin| *origin));
         Ok(())
     }
@@ -191,13 +194,13 @@ impl Overlay {
     /// Makes `path` of `layer`, with the attributes `stat`, the origin of `id`; returns whether it is.
     fn relocate(&mut self, id: NodeId, layer: u16, path: &VPath, stat: Option<&Stat>) -> bool {
         let node = &mut self.nodes[id];
-        let had_times = node.carries_times();
+        let had_attributes = node.carries_times() || node.executable.is_some();
         if node.times_of != TimesOf::Content {
             node.times_of = TimesOf::Layer;
         }
         let is_here = node.origin.as_ref().is_some_and(|o| o.layer == layer && o.path == *path);
         let is_written = matches!(&node.body, Body::File(file) if file.content.is_dirty());
-        if is_here && !is_written && !had_times {
+        if is_here && !is_written && !had_attributes {
             return true;
         }
         let Some(stat) = stat else { return false };
@@ -227,6 +230,7 @@ impl Overlay {
             self.upper_bytes = self.upper_bytes.saturating_sub(node_bytes(&node.body));
         }
         let shown_ns = node.times.mtim;
+        node.executable = None;
         node.origin =
             Some(Box::new(Origin { was_read, shown_ns, ..Origin::new(layer, path, stat) }));
         true

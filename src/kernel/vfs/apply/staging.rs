@@ -6,7 +6,6 @@ use std::io;
 use super::Target;
 use super::transaction::{StepError, Touched, Transaction};
 use crate::kernel::vfs::diff::Change;
-use crate::kernel::vfs::diff::file_version::takes_execute_permission;
 use crate::kernel::vfs::journal::plan::{Attributes, Identity, Plan, Step};
 use crate::kernel::vfs::layer::Times;
 use crate::kernel::vfs::layer::host_dir::HostDir;
@@ -171,7 +170,8 @@ impl Overlay {
         (stat.stamp == origin.stamp).then(|| Times::all(stat.mtime_ns))
     }
 
-    /// The permissions for `id`: those of its origin, or of the file that it replaces.
+    /// The permissions for `id`: those of its origin, or of the file that it replaces, with the execute permission
+    /// that a program set.
     fn permissions(
         &self,
         target: &Target,
@@ -190,8 +190,13 @@ impl Overlay {
         };
         let Some((host, path)) = from else { return Ok(None) };
         let permissions = host.permissions(path).map_err(StepError::new("examine", path))?;
-        let is_plain = node.origin.is_none() && is_file && !takes_execute_permission(node);
-        Ok(Some(if is_plain { permissions.without_execute() } else { permissions }))
+        // As `Node::is_executable` has it: a new file with several names cannot be executed.
+        let is_new = node.origin.is_none() && is_file && node.nlink > 1;
+        Ok(Some(match node.executable.or(is_new.then_some(false)) {
+            Some(true) => permissions.with_execute(),
+            Some(false) => permissions.without_execute(),
+            None => permissions,
+        }))
     }
 
     /// The file on the disk of which `id` becomes a further name.
@@ -203,6 +208,10 @@ impl Overlay {
         // A file that was only moved or linked gets a further name, which keeps all its attributes. A file that stays
         // can be linked to while it is this file: an equal file put in its place is another one.
         let is_written = matches!(&node.body, Body::File(file) if file.content.is_dirty());
+        // So does the execute permission, which other names of the file keep.
+        if node.executable.is_some() {
+            return None;
+        }
         let leaves = |origin: &Origin| {
             target.changes.binary_search_by(|change| change.path.cmp(&origin.path)).is_ok()
         };

@@ -6,10 +6,8 @@ use std::sync::Arc;
 
 use crate::base::digest::{Digest, DigestHasher};
 use crate::base::errno::Errno;
-use crate::kernel::vfs::layer::{Blob, FileType, Layer, Stat};
-use crate::kernel::vfs::overlay::Found;
+use crate::kernel::vfs::layer::{Blob, Layer, Stat};
 use crate::kernel::vfs::overlay::content::{CHUNK_BYTES, Content};
-use crate::kernel::vfs::overlay::node::{Body, Node};
 use crate::kernel::vfs::path::VPath;
 
 /// Bytes compared or copied at a time.
@@ -177,23 +175,6 @@ impl fmt::Debug for FileVersion {
         let Self { executable, .. } = self;
         write!(f, "FileVersion {{ len: {}, executable: {executable} }}", self.len())
     }
-}
-
-/// Whether the owner may execute the file `node`, which replaces `before`. Guests cannot set this: a new file takes
-/// it from the file that it replaces, unless it has several names, which might disagree.
-pub(super) fn is_executable(node: &Node, before: Option<&Found>) -> bool {
-    match (&node.origin, before) {
-        (Some(origin), _) => origin.executable,
-        (None, Some(Found { stat, .. })) if takes_execute_permission(node) => {
-            stat.file_type == FileType::RegularFile && stat.executable
-        }
-        _ => false,
-    }
-}
-
-/// Whether a file that was created takes the execute permission of the one that it replaces.
-pub(in crate::kernel::vfs) fn takes_execute_permission(node: &Node) -> bool {
-    node.nlink == 1 && !matches!(&node.body, Body::File(file) if file.is_plain)
 }
 
 /// The start of the chunk after that of `offset`.

@@ -21,7 +21,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 pub use self::error::DiffError;
-use self::file_version::{FileVersion, is_executable};
+use self::file_version::FileVersion;
 use super::layer::FileType;
 use super::overlay::node::{Body, EntryKind, MountId, NodeId};
 use super::overlay::{Found, Overlay};
@@ -269,7 +269,7 @@ impl Overlay {
             .origin
             .as_ref()
             .map(|origin| (self.layers[usize::from(origin.layer)].clone(), origin.path.clone()));
-        let executable = is_executable(node, before);
+        let executable = node.is_executable(before.map(|found| &found.stat));
         Some(FileVersion::new(executable, file.content.clone(), below))
     }
 
@@ -405,7 +405,7 @@ impl Comparison<'_> {
             return false;
         }
         match &node.body {
-            Body::File(file) => !file.content.is_dirty(),
+            Body::File(file) => !file.content.is_dirty() && node.executable.is_none(),
             Body::Dir(dir) => {
                 let before = dir.below.clone();
                 self.pairs.push(Pair { path: path.clone(), before, after: Some(id) });
@@ -525,7 +525,9 @@ impl Comparison<'_> {
         let is_origin =
             node.origin.as_ref().is_some_and(|origin| origin.is_at(before.layer, &before.path));
         match &node.body {
-            Body::File(file) if is_origin && !file.content.is_dirty() => Ok(true),
+            Body::File(file) if is_origin && !file.content.is_dirty() => {
+                Ok(node.executable.is_none_or(|executable| executable == before.stat.executable))
+            }
             Body::File(_) => {
                 let layer = self.overlay.layers[usize::from(before.layer)].clone();
                 let old = FileVersion::of_layer(layer, &before.path, &before.stat);

@@ -122,6 +122,7 @@ enum Op {
     Link(Pick, Pick),
     Symlink(Pick, &'static str),
     SetTimes(Pick, u32),
+    SetExecutable(Pick, bool),
     List(Pick),
 }
 
@@ -160,6 +161,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (pick(), pick()).prop_map(|(a, b)| Op::Link(a, b)),
         2 => (pick(), text).prop_map(|(p, text)| Op::Symlink(p, text)),
         1 => (pick(), any::<u32>()).prop_map(|(p, time)| Op::SetTimes(p, time)),
+        3 => (pick(), any::<bool>()).prop_map(|(p, bit)| Op::SetExecutable(p, bit)),
         1 => pick().prop_map(Op::List),
     ]
 }
@@ -225,6 +227,7 @@ impl Actor {
         | Op::Link(_, pick)
         | Op::Symlink(pick, _)
         | Op::SetTimes(pick, _)
+        | Op::SetExecutable(pick, _)
         | Op::List(pick)) = op;
         let path = full(&self.path(*pick));
         let relative = path[1..].to_owned();
@@ -275,6 +278,9 @@ impl Actor {
             Op::SetTimes(_, time) => {
                 let time = SetTime::At(u64::from(*time) * 1_000_000_000);
                 overlay.set_times_at(base, &relative, Follow::No, time, time, now)
+            }
+            Op::SetExecutable(_, executable) => {
+                overlay.set_executable_at(base, &relative, Follow::Yes, *executable, now)
             }
             Op::List(_) => overlay
                 .lookup(base, &relative, Follow::Yes)

@@ -39,6 +39,18 @@ impl HostPermissions {
         self
     }
 
+    /// These permissions, but that those who may read the file may execute it, and its owner in any case: the umask
+    /// with which it was made also holds for that. Unchanged if its owner may execute it.
+    #[cfg_attr(not(unix), expect(unused_mut, reason = "only Unix has this permission"))]
+    pub fn with_execute(mut self) -> Self {
+        #[cfg(unix)]
+        if self.mode() & 0o100 == 0 {
+            let mode = self.mode() | (self.mode() & 0o444) >> 2 | 0o100;
+            self.mode = cap_std::fs::PermissionsExt::from_mode(mode);
+        }
+        self
+    }
+
     /// Sets these permissions on `file`, without set-user-id and set-group-id, which were granted to other
     /// contents; also its access lists and other attributes, and its owner and group as far as this user may.
     pub fn set_on(&self, file: &File) -> io::Result<()> {

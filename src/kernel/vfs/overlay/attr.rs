@@ -61,16 +61,77 @@ impl Overlay {
         }
     }
 
-    /// The file `path`, which was created here, cannot be executed when it is applied, whatever it replaces.
+    /// Returns whether the owner may execute `path`, as a diff shows it: a new file that replaces one has its bit
+    /// until a program sets one. Directories and symbolic links are executable, special files are not.
     ///
     /// # Errors
-    /// Those of [`Overlay::stat`].
-    pub(crate) fn make_plain(&mut self, base: Base, path: &str) -> Result<(), Errno> {
-        let id = self.lookup(base, path, Follow::No)?;
-        if let Body::File(file) = &mut self.node_mut(id).body {
-            file.is_plain = true;
+    /// Those of [`Overlay::stat`], and of the layer below for a replaced file.
+    pub fn is_executable_at(
+        &mut self,
+        base: Base,
+        path: &str,
+        follow: Follow,
+    ) -> Result<bool, Errno> {
+        let target = self.resolve(base, path, follow)?;
+        let node = self.node(target.existing(self)?);
+        match node.body {
+            Body::Dir(_) | Body::Symlink(_) => return Ok(true),
+            Body::Special(file_type) => return Ok(file_type == FileType::SymbolicLink),
+            Body::File(_) => {}
         }
+        let dir = self.dir(target.dir);
+        let replaces = || dir.entries.get(&*target.name).is_some_and(|entry| entry.shadows);
+        let before = if node.executable.is_none() && node.origin.is_none() && replaces() {
+            self.find_below(&dir.below, &target.name)?
+        } else {
+            None
+        };
+        Ok(node.is_executable(before.as_ref().map(|found| &found.stat)))
+    }
+
+    /// Sets whether the owner may execute `path`: POSIX `fchmodat`.
+    ///
+    /// # Errors
+    /// Those of [`Overlay::set_executable`] and [`Overlay::stat`].
+    pub fn set_executable_at(
+        &mut self,
+        base: Base,
+        path: &str,
+        follow: Follow,
+        executable: bool,
+        now: u64,
+    ) -> Result<(), Errno> {
+        let id = self.lookup(base, path, follow)?;
+        self.set_executable(id, executable, now)
+    }
+
+    /// Sets whether the owner may execute the file `id`, under all its names. Directories stay executable. No content
+    /// is copied, and only the change time changes.
+    ///
+    /// # Errors
+    /// `EROFS` on a read-only mount; `ENOTSUP` for a symbolic link or special file.
+    pub fn set_executable(
+        &mut self,
+        id: NodeId,
+        executable: bool,
+        now: u64,
+    ) -> Result<(), Errno> {
+        self.expect_writable(id)?;
+        match self.node(id).body {
+            Body::File(_) => {}
+            Body::Dir(_) => return Ok(()),
+            Body::Symlink(_) | Body::Special(_) => return Err(Errno::Notsup),
+        }
+        self.choose_executable(id, executable);
+        self.node_mut(id).times.ctim = now;
         Ok(())
+    }
+
+    /// As [`Overlay::set_executable`] for a file, without another change time.
+    pub(in crate::kernel::vfs) fn choose_executable(&mut self, id: NodeId, executable: bool) {
+        let node = self.node_mut(id);
+        let has_anyway = node.origin.as_ref().is_some_and(|it| it.executable == executable);
+        node.executable = (!has_anyway).then_some(executable);
     }
 
     /// Sets the times of `path`.

@@ -145,6 +145,7 @@ impl Overlay {
             nlink: 1,
             opens: 0,
             is_being_written: false,
+            executable: None,
             mount: MountId(0),
             times: Times::all(now),
             times_of: TimesOf::Clock,
@@ -286,6 +287,7 @@ impl Overlay {
             nlink: 1,
             opens: 0,
             is_being_written: false,
+            executable: None,
             mount: self.node(dir).mount,
             times,
             times_of: TimesOf::Clock,
@@ -383,7 +385,7 @@ impl Overlay {
                 Body::Special(FileType::RegularFile)
             }
             FileType::RegularFile => {
-                Body::File(File { content: Content::below(found.stat.size), ..File::default() })
+                Body::File(File { content: Content::below(found.stat.size) })
             }
             FileType::SymbolicLink => {
                 let target = self.layers[usize::from(found.layer)].read_link(&found.path)?;
@@ -404,6 +406,7 @@ impl Overlay {
             nlink: 1,
             opens: 0,
             is_being_written: false,
+            executable: None,
             mount,
             times,
             times_of,

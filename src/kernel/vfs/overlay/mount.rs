@@ -150,6 +150,7 @@ impl Overlay {
                 nlink: 1,
                 opens: 0,
                 is_being_written: false,
+                executable: None,
                 mount: id,
                 times,
                 times_of: TimesOf::Layer,

@@ -50,6 +50,9 @@ pub(in crate::kernel::vfs) struct Node {
     pub opens: u32,
     /// Created or written to through a description that is still open.
     pub is_being_written: bool,
+    /// Whether its owner may execute this file, as a program set it. `None` if none did, or set what the origin
+    /// has: see [`Node::is_executable`].
+    pub executable: Option<bool>,
     /// The mount it was found or created in.
     pub mount: MountId,
     pub times: Times,
@@ -68,6 +71,19 @@ impl Node {
             // The host writes at time 0, which means no time.
             TimesOf::Clock => !matches!(self.body, Body::Dir(_)) && self.times.mtim > 0,
             TimesOf::Layer | TimesOf::Content => false,
+        }
+    }
+
+    /// Whether the owner may execute this file, which replaces `before`. A new file takes that from the file that it
+    /// replaces, unless it has several names, which might disagree.
+    pub fn is_executable(&self, before: Option<&Stat>) -> bool {
+        match (self.executable, &self.origin, before) {
+            (Some(executable), ..) => executable,
+            (None, Some(origin), _) => origin.executable,
+            (None, None, Some(stat)) if self.nlink == 1 => {
+                stat.file_type == FileType::RegularFile && stat.executable
+            }
+            _ => false,
         }
     }
 }
@@ -125,8 +141,6 @@ impl Body {
 #[derive(Clone, Default)]
 pub(in crate::kernel::vfs) struct File {
     pub content: Content,
-    /// It cannot be executed, whatever it replaces. Not saved: an apply follows at once.
-    pub is_plain: bool,
 }
 
 #[derive(Clone, Default)]

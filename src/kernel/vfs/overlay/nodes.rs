@@ -64,6 +64,7 @@ fn vacant() -> Node {
         nlink: 0,
         opens: 0,
         is_being_written: false,
+        executable: None,
         mount: MountId(0),
         times: Times::all(0),
         times_of: TimesOf::Clock,

@@ -30,6 +30,8 @@ pub(super) struct RefreshPlan {
     pub pins: BTreeMap<VPath, Pin>,
     /// Directories that are gone or removed: nothing but what `pins` has is in them.
     frozen: BTreeSet<VPath>,
+    /// Files of which only the execute permission was set, and which the disk changed: they get it again.
+    pub executable: Vec<(VPath, bool)>,
     pub conflicts: Vec<Conflict>,
 }
 
@@ -51,6 +53,7 @@ impl Overlay {
                 changed: HashSet::new(),
                 pins: BTreeMap::new(),
                 frozen: BTreeSet::new(),
+                executable: Vec::new(),
                 conflicts: Vec::new(),
             });
         }
@@ -63,11 +66,27 @@ impl Overlay {
             let removed: HashSet<VPath> = removed.map(|it| it.path.clone()).collect();
             let (left, _) = self.split_settled(plan.baseline.disk(), here)?;
             for change in left {
-                plan.keep_change(&change, &removed)?;
+                match self.only_executable(&change) {
+                    Some(executable) if plan.is_another_file(&change.path)? => {
+                        plan.changed.remove(&change.path);
+                        plan.executable.push((change.path, executable));
+                    }
+                    _ => plan.keep_change(&change, &removed)?,
+                }
             }
             self.keep_unchanged(plan)?;
         }
         Ok(plans)
+    }
+
+    /// The execute permission of a file in its place, if a program set only that.
+    fn only_executable(&self, change: &Change) -> Option<bool> {
+        let node = self.node(change.after?);
+        let origin = node.origin.as_deref()?;
+        let is_written = matches!(&node.body, Body::File(file) if file.content.is_dirty());
+        let is_in_place = origin.path == change.path && self.mount_of(origin.layer) == change.mount;
+        let has_more = is_written || node.carries_times() || node.nlink > 1;
+        node.executable.filter(|_| is_in_place && !has_more)
     }
 
     /// Keeps files whose content is unchanged but whose times are the session's, and all names of files with several.
@@ -184,6 +203,12 @@ impl RefreshPlan {
             }
         }
         Ok(())
+    }
+
+    /// Whether the disk has a file at `path`, but not as it was.
+    fn is_another_file(&self, path: &VPath) -> Result<bool, DiffError> {
+        let is_file = self.now(path)?.is_some_and(|now| now.file_type == FileType::RegularFile);
+        Ok(is_file && self.unchanged_on_disk(path)?.is_none())
     }
 
     fn keep_as_on_disk(&mut self, path: VPath, id: NodeId, now: Stat) {

@@ -104,6 +104,14 @@ impl Overlay {
                 (node.times, node.times_of) = (times, times_of);
             }
         }
+        for (path, executable) in &plan.executable {
+            let at = |errno| failed("examine", path)(errno);
+            let Some((parent, name)) = path.split_last() else { continue };
+            let Some(dir) = self.shown_dir(mount, &parent).map_err(at)? else { continue };
+            if let Some(id) = self.child(dir, name).map_err(at)? {
+                self.choose_executable(id, *executable);
+            }
+        }
         self.renumber(mount);
         Ok(())
     }

@@ -79,6 +79,9 @@ struct SavedNode {
     times_set: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     times_of: Option<TimesOf>,
+    /// As [`Node::executable`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    executable: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     origin: Option<SavedOrigin>,
     body: SavedBody,
@@ -231,6 +234,7 @@ impl Overlay {
                 times: [node.times.atim, node.times.mtim, node.times.ctim],
                 times_set: false,
                 times_of: (node.times_of != TimesOf::Layer).then_some(node.times_of),
+                executable: node.executable,
                 origin: node.origin.as_deref().map(SavedOrigin::of),
                 body,
             });
@@ -374,13 +378,13 @@ impl Overlay {
         let body = match &saved.body {
             SavedBody::File(content) => {
                 let content = Content::restore(content, cas, self.limits.file_bytes_max)?;
-                Body::File(File { content, ..File::default() })
+                Body::File(File { content })
             }
             SavedBody::FileBelow(_) if saved.origin.is_none() => {
                 return Err(RestoreError::Damaged("a file has neither content nor origin"));
             }
             SavedBody::FileBelow(len) => {
-                Body::File(File { content: Content::below(*len), ..File::default() })
+                Body::File(File { content: Content::below(*len) })
             }
             SavedBody::Symlink(target) => Body::Symlink(target.as_str().into()),
             SavedBody::Special(file_type) => Body::Special(*file_type),
@@ -388,11 +392,13 @@ impl Overlay {
         };
         let [atim, mtim, ctim] = saved.times;
         let is_dir = matches!(body, Body::Dir(_));
+        let is_file = matches!(body, Body::File(_));
         Ok(Node {
             ino: saved.ino,
             nlink: if is_dir { 1 } else { names },
             opens: 0,
             is_being_written: false,
+            executable: saved.executable.filter(|_| is_file),
             mount: MountId(saved.mount),
             times: Times { atim, mtim, ctim },
             times_of: saved.times_of(),

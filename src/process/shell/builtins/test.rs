@@ -161,7 +161,10 @@ impl<'a> Reader<'a, '_> {
             b'b' => is_type(self.stat(operand, Follow::Yes), FileType::BlockDevice),
             b'c' => is_type(self.stat(operand, Follow::Yes), FileType::CharacterDevice),
             b's' => self.stat(operand, Follow::Yes).is_some_and(|stat| stat.metadata.size > 0),
-            // Without permissions, all that exists can be read, written and run.
+            b'x' if self.shell.guest.machine().kernel_version() > 7 => {
+                !operand.is_empty() && self.shell.path_executable_get(operand).unwrap_or(false)
+            }
+            // Without other permissions, all that exists can be read and written.
             b'e' | b'r' | b'w' | b'x' | b'O' | b'G' => self.stat(operand, Follow::Yes).is_some(),
             _ => false,
         })
