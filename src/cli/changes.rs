@@ -305,11 +305,18 @@ fn describe(vfs: &Overlay, entry: &DiffEntry) -> Change {
         DiffKind::SpecialAdded { .. } => "special_added",
         DiffKind::SpecialDeleted { .. } => "special_deleted",
     };
+    let executable = match &entry.kind {
+        DiffKind::Added { content } | DiffKind::Modified { content, .. } => {
+            Some(content.executable)
+        }
+        _ => None,
+    };
     Change {
         mount: mount_path(vfs, entry.mount),
         path: entry.path.as_str().to_owned(),
         kind,
         renamed_from: entry.renamed_from.as_ref().map(|path| path.as_str().to_owned()),
+        executable,
     }
 }
 
@@ -329,6 +336,7 @@ fn of_times(vfs: &Overlay, mount: MountId, path: &VPath) -> Change {
         path: path.as_str().to_owned(),
         kind: "times",
         renamed_from: None,
+        executable: None,
     }
 }
 

@@ -175,6 +175,8 @@ pub struct Change {
     pub kind: &'static str,
     /// The path that it had before, if it was moved.
     pub renamed_from: Option<String>,
+    /// Whether its owner may execute it, if it is a file that was added or modified.
+    pub executable: Option<bool>,
 }
 
 impl Change {

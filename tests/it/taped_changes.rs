@@ -38,6 +38,7 @@ enum Op {
     RemoveDir(String),
     MakeDir(String),
     Touch(String, u64),
+    Chmod(String, bool),
 }
 
 fn item() -> impl Strategy<Value = Item> {
@@ -66,6 +67,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => path().prop_map(Op::RemoveDir),
         2 => path().prop_map(Op::MakeDir),
         1 => (path(), 1..1000u64).prop_map(|(path, seconds)| Op::Touch(path, seconds)),
+        3 => (path(), any::<bool>()).prop_map(|(path, executable)| Op::Chmod(path, executable)),
     ]
 }
 
@@ -119,6 +121,9 @@ fn run(vfs: &mut Overlay, op: &Op) -> Result<(), Errno> {
         Op::Unlink(path) => vfs.unlink(base, path, 1),
         Op::RemoveDir(path) => vfs.remove_dir(base, path, 1),
         Op::MakeDir(path) => vfs.create_dir(base, path, 1).map(drop),
+        Op::Chmod(path, executable) => {
+            vfs.set_executable_at(base, path, Follow::No, *executable, 1)
+        }
         Op::Touch(path, seconds) => {
             let time = SetTime::At(seconds * 1_000_000_000 + 7);
             vfs.set_times_at(base, path, Follow::No, time, time, 1)

@@ -14,6 +14,7 @@ mod world;
 
 mod args_environ;
 mod clock_random;
+mod executable;
 mod fd;
 mod fd_io;
 mod fd_kinds;

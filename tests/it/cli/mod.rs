@@ -5,6 +5,8 @@ mod checks;
 mod compiling;
 #[cfg(unix)]
 mod equal_files;
+#[cfg(unix)]
+mod executable;
 mod hints;
 mod host;
 #[cfg(unix)]

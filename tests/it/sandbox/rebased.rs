@@ -21,7 +21,7 @@ const ROUNDS: usize = 3;
 fn plan(chance: &mut Chance) -> Vec<(usize, String, String)> {
     let steps = 1 + chance.below(8);
     let step = |chance: &mut Chance| {
-        let kind = [0, 1, 2, 3, 4, 6, 7, 8, 9, 10][chance.below(10)];
+        let kind = [0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11][chance.below(11)];
         (kind, path(chance), path(chance))
     };
     (0..steps).map(|_| step(chance)).collect()

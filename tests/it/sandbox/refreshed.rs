@@ -42,7 +42,12 @@ pub(super) fn change(
     let [at, to] = [path, other].map(|path| format!("work/{path}"));
     let text = format!("session {step}\n");
     match kind {
-        0 => vfs.write(&format!("/{at}"), text.as_bytes(), 7),
+        0 => {
+            let is_new = vfs.stat(base, &at, Follow::Yes).is_err();
+            vfs.write(&format!("/{at}"), text.as_bytes(), 7)?;
+            // Otherwise it would take the permission of a file that it replaces, which the disk may have by now.
+            if is_new { vfs.set_executable_at(base, &at, Follow::Yes, false, 7) } else { Ok(()) }
+        }
         1 => {
             let mut all = vfs.read(&format!("/{at}"))?;
             all.extend(text.into_bytes());
@@ -60,8 +65,11 @@ pub(super) fn change(
         8 => {
             remove_all(sandbox, &at)?;
             sandbox.files().create_dir(base, &at, 7)?;
-            sandbox.files().write(&format!("/{at}/{}", NAMES[step % 4]), text.as_bytes(), 7)
+            let file = format!("{at}/{}", NAMES[step % 4]);
+            sandbox.files().write(&format!("/{file}"), text.as_bytes(), 7)?;
+            sandbox.files().set_executable_at(base, &file, Follow::No, step % 3 == 0, 7)
         }
+        10 => vfs.set_executable_at(base, &at, Follow::No, step % 3 > 0, 7),
         // Swaps two entries.
         9 => {
             vfs.rename((base, &at), (base, "work/.aside"), 7)?;
@@ -125,7 +133,8 @@ fn view_of(sandbox: &mut Sandbox, is_looked_at: impl Fn(&str) -> bool) -> View {
                 FileType::SymbolicLink => format!("-> {}", vfs.read_link(base, &at).unwrap()),
                 _ => {
                     firsts.entry(found.ino).or_insert_with(Vec::new).push(path.clone());
-                    String::from_utf8(vfs.read(&format!("/{at}")).unwrap()).unwrap()
+                    let text = String::from_utf8(vfs.read(&format!("/{at}")).unwrap()).unwrap();
+                    with_mode(text, vfs.is_executable_at(base, &at, Follow::No).unwrap())
                 }
             };
             view.insert(path, text);
@@ -150,12 +159,17 @@ pub(super) fn on_disk(folder: &Path) -> View {
                 format!("-> {}", std::fs::read_link(entry.path()).unwrap().display())
             } else {
                 firsts.entry(metadata.ino()).or_insert_with(Vec::new).push(path.clone());
-                std::fs::read_to_string(entry.path()).unwrap()
+                let text = std::fs::read_to_string(entry.path()).unwrap();
+                with_mode(text, metadata.mode() & 0o100 != 0)
             };
             view.insert(path, text);
         }
     }
     with_names(view, firsts)
+}
+
+fn with_mode(text: String, executable: bool) -> String {
+    if executable { text + " (executable)" } else { text }
 }
 
 fn with_names(mut view: View, firsts: BTreeMap<u64, Vec<String>>) -> View {
@@ -245,7 +259,7 @@ fn refresh_changes_only_edited_files() {
                     is_edited_now = true;
                 }
                 _ => {
-                    let (kind, at, to) = (chance.below(12), path(&mut chance), path(&mut chance));
+                    let (kind, at, to) = (chance.below(13), path(&mut chance), path(&mut chance));
                     let answer = change(&mut session, kind, &at, &to, step);
                     assert_eq!(
                         answer,

@@ -14,6 +14,8 @@ pub(super) mod transaction;
 pub(super) mod written;
 
 #[cfg(test)]
+mod executable_tests;
+#[cfg(test)]
 mod power_tests;
 #[cfg(test)]
 mod race_tests;
@@ -162,12 +164,13 @@ impl Overlay {
     /// Writes the changes in mounts of host directories to these directories, all or nothing. Afterwards the
     /// namespace is as before and has no changes there. Does nothing if nothing changed.
     ///
-    /// A replaced file keeps its permissions, without set-user-id and set-group-id; a moved file keeps its own. A file
-    /// of which only the times were set is replaced if it has further names on the disk: those may be outside the
-    /// directory and keep their times. Names of one file become hard links where the host allows it; a new file
-    /// has default permissions. Times that were set explicitly are set on the disk, even if nothing else changed;
-    /// others are the host's. Forks of this overlay see the disk change. Nothing is synced, and no journal is
-    /// written: a kill or power cut may leave parts; see [`Overlay::apply_journaled`].
+    /// A replaced file keeps its permissions, without set-user-id and set-group-id; a moved file keeps its own, both
+    /// but for the execute permission that a program set. A file of which only the times were set is replaced if it has
+    /// further names on the disk: those may be outside the directory and keep their times. Names of one file become
+    /// hard links where the host allows it; a new file has default permissions. Times that were set explicitly are set
+    /// on the disk, even if nothing else changed; others are the host's. Forks of this overlay see the disk change.
+    /// Nothing is synced, and no journal is written: a kill or power cut may leave parts; see
+    /// [`Overlay::apply_journaled`].
     ///
     /// Files that were neither read nor changed, listings, and names that were not found cause no conflicts.
     ///

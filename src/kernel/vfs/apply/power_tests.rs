@@ -7,6 +7,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex};
 
 use crate::kernel::vfs::journal::format::{self as format, Content, Root};
@@ -16,12 +17,13 @@ use crate::kernel::vfs::layer::host_dir::Access;
 use crate::kernel::vfs::*;
 
 /// An operation in the directory of journals or the directory that is written to, with the final content of a
-/// file that it creates.
+/// file that it creates, and whether that can be executed.
 #[derive(Clone, Debug)]
 struct Done {
     in_journals: bool,
     operation: Operation,
     content: Vec<u8>,
+    executable: bool,
 }
 
 /// Records all operations of an apply, and the journal at its fullest.
@@ -39,14 +41,17 @@ fn record(files: usize) -> (Vec<Done>, Content) {
                 in_journals: false,
                 operation: Operation::CreateFile(path),
                 content,
+                executable,
             }) = log.last_mut()
         {
-            *content = fs::read(host.path().join(path.as_str())).unwrap();
+            let path = host.path().join(path.as_str());
+            *executable = fs::metadata(&path).unwrap().mode() & 0o100 != 0;
+            *content = fs::read(path).unwrap();
         }
         if in_journals && let Operation::Rename(from, _) = &operation {
             *kept.lock().unwrap() = fs::read(journals.join(from.as_str())).unwrap();
         }
-        log.push(Done { in_journals, operation, content: Vec::new() });
+        log.push(Done { in_journals, operation, content: Vec::new(), executable: false });
         Ok(())
     });
     scene.apply(&through).unwrap();
@@ -126,7 +131,7 @@ fn replay(files: usize, done: &[Done], recorded: &Content, dice: &mut Dice) -> S
     // All of it, none of it, or any part of what was not synced survives.
     let odds = [0, 2, 4][dice.below(3)];
     let mut journal = Vec::new();
-    for (index, Done { in_journals, operation, content }) in done.iter().enumerate() {
+    for (index, Done { in_journals, operation, content, executable }) in done.iter().enumerate() {
         let later = &done[index + 1..];
         let survives = survive(&dirs(operation), *in_journals, later);
         if !survives && dice.below(4) >= odds {
@@ -145,7 +150,9 @@ fn replay(files: usize, done: &[Done], recorded: &Content, dice: &mut Dice) -> S
             Operation::CreateFile(path) if !in_journals => {
                 let len =
                     if is_synced(path) { content.len() } else { dice.below(content.len() + 1) };
-                let made = host.create_file(path, Access::Shared);
+                let is_set = *executable && (is_synced(path) || dice.below(2) == 0);
+                let access = if is_set { Access::SharedExecutable } else { Access::Shared };
+                let made = host.create_file(path, access);
                 made.unwrap().write_all(&content[..len]).unwrap();
             }
             Operation::CreateFile(path) => {

@@ -160,7 +160,9 @@ impl Scene {
         for name in ["a", "b", "gone", "becomes a folder", "d/x", "d/sub/y", "becomes a file/z"] {
             fs::write(disk.join(name), format!("old {name}")).unwrap();
         }
-        fs::write(disk.join("timed"), "timed").unwrap();
+        for name in ["timed", "tool"] {
+            fs::write(disk.join(name), name).unwrap();
+        }
         fs::write(disk.join("emptied/e"), "e").unwrap();
         symlink("a", disk.join("link")).unwrap();
         fs::hard_link(disk.join("b"), disk.join("b too")).unwrap();
@@ -201,6 +203,9 @@ impl Scene {
         }
         overlay.rename((base, "w/d"), (base, "w/moved"), 2).unwrap();
         overlay.link((base, "w/b too"), Follow::No, (base, "w/b three"), 2).unwrap();
+        for path in ["w/tool", "w/b", "w/made/g"] {
+            overlay.set_executable_at(base, path, Follow::No, true, 2).unwrap();
+        }
         let time = SetTime::At(1_000_000_007);
         for path in ["w/timed", "w/made"] {
             overlay.set_times_at(base, path, Follow::No, time, time, 3).unwrap();

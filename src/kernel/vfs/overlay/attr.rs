@@ -110,12 +110,7 @@ impl Overlay {
     ///
     /// # Errors
     /// `EROFS` on a read-only mount; `ENOTSUP` for a symbolic link or special file.
-    pub fn set_executable(
-        &mut self,
-        id: NodeId,
-        executable: bool,
-        now: u64,
-    ) -> Result<(), Errno> {
+    pub fn set_executable(&mut self, id: NodeId, executable: bool, now: u64) -> Result<(), Errno> {
         self.expect_writable(id)?;
         match self.node(id).body {
             Body::File(_) => {}

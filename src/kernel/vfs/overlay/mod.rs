@@ -384,9 +384,7 @@ impl Overlay {
             FileType::RegularFile if found.stat.size > FILE_BELOW_BYTES_MAX => {
                 Body::Special(FileType::RegularFile)
             }
-            FileType::RegularFile => {
-                Body::File(File { content: Content::below(found.stat.size) })
-            }
+            FileType::RegularFile => Body::File(File { content: Content::below(found.stat.size) }),
             FileType::SymbolicLink => {
                 let target = self.layers[usize::from(found.layer)].read_link(&found.path)?;
                 match String::from_utf8(target.into_vec()) {

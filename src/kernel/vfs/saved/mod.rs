@@ -383,9 +383,7 @@ impl Overlay {
             SavedBody::FileBelow(_) if saved.origin.is_none() => {
                 return Err(RestoreError::Damaged("a file has neither content nor origin"));
             }
-            SavedBody::FileBelow(len) => {
-                Body::File(File { content: Content::below(*len) })
-            }
+            SavedBody::FileBelow(len) => Body::File(File { content: Content::below(*len) }),
             SavedBody::Symlink(target) => Body::Symlink(target.as_str().into()),
             SavedBody::Special(file_type) => Body::Special(*file_type),
             SavedBody::Dir(dir) => Body::Dir(Arc::new(self.restored_dir(dir, parent)?)),
