@@ -1,9 +1,8 @@
 //! Makes the changes of a recorded run from its tape.
 //!
-//! The tape has the final state of each changed path, and its origin. Files that were moved are
-//! first moved aside; deleted paths are removed; then everything is put in place, so that moved
-//! files keep their permissions. Finally the changes are compared with the tape: a difference means
-//! that the tree is not the one that the run found.
+//! The tape has the final state of each changed path, and its origin. Files that were moved are first moved aside;
+//! deleted paths are removed; then everything is put in place, so that moved files keep their permissions. Finally the
+//! changes are compared with the tape: a difference means that the tree is not the one that the run found.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -208,8 +207,8 @@ impl Making<'_> {
         Ok(())
     }
 
-    /// Moves aside files and links that moved. If the old path has no change of its own, the run
-    /// put an equal entry there.
+    /// Moves aside files and links that moved. If the old path has no change of its own, the run put an equal entry
+    /// there.
     fn move_files_aside(&mut self, recorded: &HashSet<&str>) -> Result<(), TapedChangesError> {
         for change in self.changes.iter().filter(|change| !change.is_dir()) {
             let Some(origin) = change.origin() else { continue };
@@ -239,8 +238,7 @@ impl Making<'_> {
         Ok(aside)
     }
 
-    /// The directory for moved entries in the mount of `path`: directories cannot move between
-    /// mounts.
+    /// The directory for moved entries in the mount of `path`: directories cannot move between mounts.
     fn room(&mut self, path: &str) -> Result<String, TapedChangesError> {
         let is_in = |mount: &String| beneath(mount, path).is_some_and(|rest| !rest.is_empty());
         let mounts = self.vfs.mounts().iter().map(Mount::path);
@@ -367,23 +365,20 @@ impl Making<'_> {
     /// origin in the run: otherwise it brings it along, or the tree differs.
     fn set_executable(&mut self, change: &Change, is_moved: bool) -> Result<(), TapedChangesError> {
         let (base, path, left) = (self.base(), &*change.path, change.is("executable"));
-        if is_moved {
-            let has = self.vfs.is_executable_at(base, relative(path), Follow::No);
-            let has = has.map_err(failed(path))?;
-            let was_so = |other: &Change| {
-                change.origin() == Some(&other.path)
-                    && other.detail.get("before_executable") == Some(&Value::Bool(has))
-            };
-            if has == left || !self.changes.iter().any(was_so) {
-                return Ok(());
-            }
+        let has = self.vfs.is_executable_at(base, relative(path), Follow::No);
+        let has = has.map_err(failed(path))?;
+        let was_so = |other: &Change| {
+            change.origin() == Some(&other.path)
+                && other.detail.get("before_executable") == Some(&Value::Bool(has))
+        };
+        if is_moved && (has == left || !self.changes.iter().any(was_so)) {
+            return Ok(());
         }
         let set = self.vfs.set_executable_at(base, relative(path), Follow::No, left, NOW);
         set.map_err(failed(path))
     }
 
-    /// Whether a modified file has permissions of its own, because it has several names that were
-    /// not moved there.
+    /// Whether a modified file has permissions of its own, because it has several names that were not moved there.
     fn is_new(&self, change: &Change) -> bool {
         let is_name = |other: &Change| {
             other.text("link_of") == Some(&change.path) && other.text("origin").is_none()
@@ -417,21 +412,22 @@ impl Making<'_> {
     }
 }
 
+/// The taped form of `file`, whose bytes are not kept.
+fn content_of(_: &str, file: &FileVersion) -> Result<TapedContent, Errno> {
+    let (content_hash, len_bytes) = file.digest()?;
+    Ok(TapedContent { content_hash, len_bytes, withheld_by: None })
+}
+
 fn relative(path: &str) -> &str {
     path.trim_start_matches('/')
 }
 
 /// # Errors
-/// [`TapedChangesError::Conflicts`] if the changes in `vfs` differ from `changes`: the tree was
-/// another.
+/// [`TapedChangesError::Conflicts`] if the changes in `vfs` differ from `changes`: the tree was another.
 fn expect_made(vfs: &mut Overlay, changes: &[Change]) -> Result<(), TapedChangesError> {
     let mut made = HashMap::new();
     for entry in vfs.diff()? {
-        let content = |_: &str, file: &FileVersion| {
-            let (content_hash, len_bytes) = file.digest()?;
-            Ok(TapedContent { content_hash, len_bytes, withheld_by: None })
-        };
-        if let Kind::Change { path, change, detail } = describe(vfs, &entry, content)? {
+        if let Kind::Change { path, change, detail } = describe(vfs, &entry, content_of)? {
             made.insert((path, change == "deleted"), (change, detail));
         }
     }
@@ -466,8 +462,7 @@ fn stat_in_place(vfs: &mut Overlay, path: &str) -> Result<Metadata, Errno> {
     vfs.stat(base, path, Follow::No)
 }
 
-/// Whether `vfs` has the state after `changes`: contents, links, execute permissions, and no
-/// deleted paths.
+/// Whether `vfs` has the state after `changes`: contents, links, execute permissions, and no deleted paths.
 ///
 /// # Errors
 /// [`TapedChangesError::Diff`] if something cannot be read.
@@ -482,8 +477,7 @@ fn is_made(mut fork: Overlay, changes: &[Change]) -> Result<bool, TapedChangesEr
         let is_as_left = match (&*change.how, file_type) {
             ("deleted", _) => there.contains(&*change.path) || found.is_err(),
             ("times", _) => match change.time("mtime_ns") {
-                // A time of the run's clock was applied as the time of the apply, which the tape
-                // does not have.
+                // A time of the run's clock was applied as the time of the apply, which the tape does not have.
                 SetTime::At(mtime_ns) => {
                     let is_of_clock = fork.is_clock_time(mtime_ns, change.set_ns());
                     let is_date = !is_of_clock && mtime_ns <= ambient::wall_now_ns();
@@ -509,11 +503,7 @@ fn is_made(mut fork: Overlay, changes: &[Change]) -> Result<bool, TapedChangesEr
         }
     }
     for entry in fork.diff()? {
-        let content = |_: &str, file: &FileVersion| {
-            let (content_hash, len_bytes) = file.digest()?;
-            Ok(TapedContent { content_hash, len_bytes, withheld_by: None })
-        };
-        let Kind::Change { path, change, detail } = describe(&fork, &entry, content)? else {
+        let Kind::Change { path, change, detail } = describe(&fork, &entry, content_of)? else {
             continue;
         };
         let Some(expected) = left.remove(&*path).filter(|_| change == "deleted") else {
@@ -532,8 +522,8 @@ fn is_made(mut fork: Overlay, changes: &[Change]) -> Result<bool, TapedChangesEr
     Ok(left.is_empty())
 }
 
-/// Whether `vfs` already has the state after the run on the tape at `path`. Then
-/// [`make_taped_changes`] would find conflicts.
+/// Whether `vfs` already has the state after the run on the tape at `path`. Then [`make_taped_changes`] would find
+/// conflicts.
 ///
 /// # Errors
 /// [`TapedChangesError`].
@@ -561,9 +551,8 @@ fn read_changes(path: &Path, vfs: &mut Overlay) -> Result<Vec<Change>, TapedChan
     Ok(changes)
 }
 
-/// Makes the changes of the run on the tape at `path` in `vfs`, if the changed paths are as the run
-/// found them; returns their number. Permissions, hard links and set times are the same as if the
-/// run had been in `vfs`.
+/// Makes the changes of the run on the tape at `path` in `vfs`, if the changed paths are as the run found them; returns
+/// their number. Permissions, hard links and set times are the same as if the run had been in `vfs`.
 ///
 /// # Errors
 /// [`TapedChangesError`]. Then `vfs` is unchanged.

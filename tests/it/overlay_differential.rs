@@ -12,7 +12,7 @@ use belljar::kernel::vfs::{
 };
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 
-use crate::support::files::{Answer, Files, Outcome, OverlayFiles, Tree};
+use crate::support::files::{Answer, Files, Last, Outcome, OverlayFiles, Tree};
 use crate::support::linux::{LinuxFiles, plant_on_disk};
 use crate::support::plans::{Hunt, NOW, Op, Place, Plan, Step, Tally, plant};
 
@@ -51,23 +51,6 @@ const TABLE: &[(Difference, &str)] = &[
     (D::ListOfRemoved, "a removed directory lists as empty, as POSIX; Linux: ENOENT"),
     (D::OpenOfSpecial, "EACCES to open a FIFO of the host: it would tie the guest to the host"),
 ];
-
-/// When the last component of a path is followed if it is a link.
-#[derive(Clone, Copy, PartialEq)]
-enum Last {
-    Followed,
-    FollowedBeforeSlash,
-    Kept,
-}
-
-impl From<Follow> for Last {
-    fn from(follow: Follow) -> Self {
-        match follow {
-            Follow::Yes => Self::Followed,
-            Follow::No => Self::FollowedBeforeSlash,
-        }
-    }
-}
 
 /// The end of a path, as far as it can be followed.
 #[derive(Default)]

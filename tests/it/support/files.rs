@@ -64,6 +64,25 @@ pub fn join(parent: &str, name: &str) -> String {
     if parent.is_empty() { name.to_owned() } else { format!("{parent}/{name}") }
 }
 
+/// When the last component of a path is followed if it is a symbolic link.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Last {
+    Followed,
+    /// As in POSIX, for every lookup of an existing file.
+    FollowedBeforeSlash,
+    /// As in Linux, when a name is created or removed.
+    Kept,
+}
+
+impl From<Follow> for Last {
+    fn from(follow: Follow) -> Self {
+        match follow {
+            Follow::Yes => Self::Followed,
+            Follow::No => Self::FollowedBeforeSlash,
+        }
+    }
+}
+
 /// The end of the key in a [`Tree`] of a file that can be executed, which follows that of the file.
 pub const EXECUTABLE: &str = " executable";
 

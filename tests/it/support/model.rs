@@ -1,18 +1,19 @@
-//! The reference file system: a map from whole paths to inodes, contents as vectors, nothing
-//! shared, nothing deferred. Where POSIX leaves an answer open, it answers as Linux does.
+//! The reference file system: a map from whole paths to inodes, contents as vectors, nothing shared, nothing deferred.
+//! Where POSIX leaves an answer open, it answers as Linux does.
 //!
-//! It is independent of the overlay: a lookup here is a list of names that grows and shrinks, and
-//! the entries of a directory are the paths one name longer than its own.
+//! It is independent of the overlay: a lookup here is a list of names that grows and shrinks, and the entries of a
+//! directory are the paths one name longer than its own.
 
 use std::collections::BTreeMap;
 
 use belljar::Errno;
 use belljar::kernel::vfs::{
-    FileType, Follow, Metadata, NAME_MAX, OpenFlags, PATH_BYTES_MAX, SYMLOOP_MAX, SetTime, Times,
+    FileType, Metadata, NAME_MAX, OpenFlags, PATH_BYTES_MAX, SYMLOOP_MAX, SetTime, Times,
 };
 
 use super::files::{
-    Answer, EXECUTABLE, FILE_BYTES_MAX, Files, LAYER_TIME, Outcome, Tree, join, merged, type_of,
+    Answer, EXECUTABLE, FILE_BYTES_MAX, Files, LAYER_TIME, Last, Outcome, Tree, join, merged,
+    type_of,
 };
 use super::plans::{Op, Place, SLOTS, Sown, What, pattern};
 
@@ -45,16 +46,6 @@ enum Holds {
 struct Slot {
     inode: u64,
     write: bool,
-}
-
-/// When the last component of a path is followed if it is a symbolic link.
-#[derive(Clone, Copy, PartialEq)]
-enum Last {
-    Followed,
-    /// As in POSIX, for every lookup of an existing file.
-    FollowedBeforeSlash,
-    /// As in Linux, when a name is created or removed.
-    Kept,
 }
 
 /// The place to which a path leads, whether or not an entry exists there.
@@ -478,10 +469,6 @@ impl Model {
     }
 
     fn answer(&mut self, op: &Op, now: u64) -> Outcome {
-        let last = |follow: &Follow| match follow {
-            Follow::Yes => Last::Followed,
-            Follow::No => Last::FollowedBeforeSlash,
-        };
         match op {
             Op::Open { slot, at, flags } => {
                 let inode = self.open(at, *flags, now)?;
@@ -525,13 +512,13 @@ impl Model {
                 self.set_times(self.slot(*slot)?.inode, *atim, *mtim, now);
             }
             Op::Stat { at, follow } => {
-                return Ok(Answer::Meta(self.meta(self.find(at, last(follow))?)));
+                return Ok(Answer::Meta(self.meta(self.find(at, (*follow).into())?)));
             }
             Op::SetTimes { at, follow, atim, mtim } => {
-                self.set_times(self.find(at, last(follow))?, *atim, *mtim, now);
+                self.set_times(self.find(at, (*follow).into())?, *atim, *mtim, now);
             }
             Op::SetExecutable { at, follow, executable } => {
-                let inode = self.find(at, last(follow)).map(|id| self.inode(id))?;
+                let inode = self.find(at, (*follow).into()).map(|id| self.inode(id))?;
                 match inode.holds {
                     Holds::File(_) => (inode.executable, inode.times.ctim) = (*executable, now),
                     Holds::Dir => {}
@@ -539,7 +526,7 @@ impl Model {
                 }
             }
             Op::IsExecutable { at, follow } => {
-                let inode = &self.inodes[&self.find(at, last(follow))?];
+                let inode = &self.inodes[&self.find(at, (*follow).into())?];
                 let is_always = matches!(inode.holds, Holds::Dir | Holds::Link(_));
                 return Ok(Answer::Executable(is_always || inode.executable));
             }
@@ -550,7 +537,7 @@ impl Model {
             Op::Rmdir { at } => self.rmdir(at, now)?,
             Op::Unlink { at } => self.unlink(at, now)?,
             Op::Rename { from, to } => self.rename(from, to, now)?,
-            Op::Link { from, follow, to } => self.link((from, last(follow)), to, now)?,
+            Op::Link { from, follow, to } => self.link((from, (*follow).into()), to, now)?,
             Op::Symlink { text, at } => {
                 if text.is_empty() {
                     return Err(Errno::Noent);

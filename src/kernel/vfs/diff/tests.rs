@@ -252,17 +252,9 @@ impl Actor {
                 let _ = overlay.set_len(id, u64::from(*len), now);
                 overlay.close(id);
             }),
-            Op::Shuffle(_, seed) => overlay.read(&path).and_then(|bytes| {
-                let mut lines: Vec<&[u8]> = bytes.split_inclusive(|b| *b == b'\n').collect();
-                for step in 0..seed % 4 {
-                    let (a, b) = ((seed >> (8 * step)) % 256, (seed >> (8 * step + 5)) % 256);
-                    if !lines.is_empty() {
-                        let count = lines.len();
-                        lines.swap(a % count, b % count);
-                    }
-                }
-                overlay.write(&path, &lines.concat(), now)
-            }),
+            Op::Shuffle(_, seed) => overlay
+                .read(&path)
+                .and_then(|old| overlay.write(&path, &shuffled(&old, *seed), now)),
             Op::Read(_) => overlay.read(&path).map(drop),
             Op::Hold(_) => {
                 let flags = OpenFlags { follow: true, ..OpenFlags::default() };
@@ -296,6 +288,18 @@ impl Actor {
         let ids: Vec<NodeId> = self.held.iter().map(|(id, _)| *id).collect();
         ids.into_iter().map(|id| self.overlay.read_node(id).ok()).collect()
     }
+}
+
+fn shuffled(bytes: &[u8], seed: usize) -> Vec<u8> {
+    let mut lines: Vec<&[u8]> = bytes.split_inclusive(|b| *b == b'\n').collect();
+    for step in 0..seed % 4 {
+        let (a, b) = ((seed >> (8 * step)) % 256, (seed >> (8 * step + 5)) % 256);
+        if !lines.is_empty() {
+            let count = lines.len();
+            lines.swap(a % count, b % count);
+        }
+    }
+    lines.concat()
 }
 
 fn remove_tree(
