@@ -211,9 +211,9 @@ fn host_text(bytes: &[u8]) -> OsString {
 /// let programs = NativePrograms::new(Arc::new(programs), Arc::clone(&children));
 /// let worktree = HostDir::open(".".as_ref())?;
 /// let mut machine = Machine::builder().worktree(worktree).programs(Arc::new(programs)).build()?;
-/// let output = Command::shell("echo HELLO | sed s/HELL/hell/ | wc -c").output(&mut machine)?;
+/// let output = Command::shell("echo HELLO | nice sed s/HELL/hell/ | wc -c").output(&mut machine)?;
 /// assert_eq!(output.stdout, b"6\n");
-/// assert_eq!(children.started(), ["sed"]);
+/// assert_eq!(children.started(), ["nice"]);
 /// # }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

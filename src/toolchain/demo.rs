@@ -14,12 +14,12 @@ const BOX: &[u8] = include_bytes!("../../toolchains/box/box.wasm");
 
 /// The names of the programs in [`BOX`].
 const BOX_NAMES: [&str; 59] = [
-    "awk", "base64", "basename", "box", "cat", "chmod", "cksum", "cmp", "comm", "cp", "cut", "date",
-    "diff", "dirname", "echo", "env", "expr", "false", "find", "fold", "grep", "gunzip", "gzip",
-    "head", "install", "join", "ln", "ls", "md5sum", "mkdir", "mktemp", "mv", "nl", "od", "paste",
-    "patch", "printf", "readlink", "realpath", "rm", "rmdir", "sed", "seq", "sleep", "sort",
-    "split", "stat", "tac", "tail", "tar", "tee", "touch", "tr", "true", "uniq", "which", "xargs",
-    "yes", "zcat",
+    "awk", "base64", "basename", "box", "cat", "chmod", "cksum", "cmp", "comm", "cp", "cut",
+    "date", "diff", "dirname", "echo", "env", "expr", "false", "find", "fold", "grep", "gunzip",
+    "gzip", "head", "install", "join", "ln", "ls", "md5sum", "mkdir", "mktemp", "mv", "nl", "od",
+    "paste", "patch", "printf", "readlink", "realpath", "rm", "rmdir", "sed", "seq", "sleep",
+    "sort", "split", "stat", "tac", "tail", "tar", "tee", "touch", "tr", "true", "uniq", "which",
+    "xargs", "yes", "zcat",
 ];
 
 /// Returns the static name and the module of the built-in program `name`.

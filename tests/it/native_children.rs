@@ -323,7 +323,7 @@ fn command_v_finds_native_programs() {
 fn program_path_with_a_slash_is_never_native() {
     let place = Place::new();
     std::fs::write(place.worktree.path().join("script"), "#!/bin/host-sh\necho no\n").unwrap();
-    for program in ["/bin/sed", "../../bin/sed", "./script"] {
+    for program in ["/bin/dd", "../../bin/dd", "./script"] {
         let output = place.sh(&[], program);
         assert_eq!(output.status.code(), Some(127), "{program}: {}", stderr(&output));
     }
@@ -421,8 +421,8 @@ fn verify_names_native_programs() {
     assert!(said.contains("not hermetic: 1 native program ran: host-true"), "{said}");
 }
 
-/// `awk` is not built in, so it runs natively.
-const ENDLESS: &str = "awk 'BEGIN { system(\"exec sleep 1000\") }'";
+/// `nice` is not built in, so it runs natively.
+const ENDLESS: &str = "nice sleep 1000";
 
 fn programs(worktree: &Path) -> (Arc<NativeChildren>, MachineBuilder) {
     let children = Arc::new(NativeChildren::new(worktree));
@@ -439,15 +439,15 @@ fn library_machine_starts_native_programs() {
     let tape = MemoryTape::default();
     let recorder = Recorder::new(tape.clone(), Redaction::default());
     let mut machine = builder.tape(recorder).build().unwrap();
-    let script = "printf 'b\\na\\n' | sed s/a/A/ | sort; sed q note.txt";
+    let script = "printf 'b\\na\\n' | nice sed s/a/A/ | sort; nice sed q note.txt";
     let output = belljar::Command::shell(script).output(&mut machine).unwrap();
     assert_eq!(output.stdout, b"A\nb\none\n");
-    assert_eq!(children.started(), ["sed", "sed"]);
+    assert_eq!(children.started(), ["nice", "nice"]);
     let records = tape.records();
     // A concurrent fork in another test holds the ends of pipes for an instant. Another process would wait for what it
     // might still write, so only children of process 1 are compared.
     let spawns = records.iter().filter_map(|record| match &record.kind {
-        Kind::ProcessSpawn { program, mode, parent: Some(1), .. } if program == "sed" => {
+        Kind::ProcessSpawn { program, mode, parent: Some(1), .. } if program == "nice" => {
             Some(mode.as_str())
         }
         _ => None,
@@ -467,7 +467,7 @@ fn machine_has_no_native_programs_by_default() {
     let worktree = HostDir::open(place.worktree.path()).unwrap();
     let programs = Arc::new(ToolchainPrograms::new(engine(), Toolchains::default()));
     let mut machine = Machine::builder().worktree(worktree).programs(programs).build().unwrap();
-    let output = belljar::Command::shell("sed q note.txt").output(&mut machine).unwrap();
+    let output = belljar::Command::shell("nice sed q note.txt").output(&mut machine).unwrap();
     assert_eq!(output.status.code(), Some(127));
 }
 
@@ -495,7 +495,8 @@ fn tree_that_waits_for_a_native_program_ends_at_its_timeout() {
 #[test]
 fn modules_of_a_session_start_native_programs_if_allowed() {
     let place = Place::new();
-    std::fs::write(place.worktree.path().join("Makefile"), "all:\n\tsed q note.txt\n").unwrap();
+    std::fs::write(place.worktree.path().join("Makefile"), "all:\n\tnice sed q note.txt\n")
+        .unwrap();
     for (on_missing, is_found) in [(OnMissing::Deny, false), (OnMissing::Native, true)] {
         let bench = hermetic(place.worktree.path()).on_missing(on_missing).build();
         let mut session = bench.activate().unwrap();
@@ -510,8 +511,8 @@ fn modules_of_a_session_start_native_programs_if_allowed() {
 #[test]
 fn native_program_reads_a_device() {
     let place = Place::new();
-    let script = "od -An -N4 -tx1 < /dev/zero; od -An -N4 -tx1 < /dev/null; \
-                  od -An -N4 -tx1 < /dev/urandom | wc -w; echo $?";
+    let script = "nice od -An -N4 -tx1 < /dev/zero; nice od -An -N4 -tx1 < /dev/null; \
+                  nice od -An -N4 -tx1 < /dev/urandom | wc -w; echo $?";
     let output = place.sh(&[], script);
     assert_eq!(
         stdout(&output).split_whitespace().collect::<Vec<_>>(),

@@ -61,9 +61,9 @@ fn replayed(script: &str) -> Output {
 /// Regression: the guest waited for time, the clock for the program, and the program for the guest.
 #[test]
 fn native_program_that_waits_for_input_does_not_stop_the_clock() {
-    let output = replayed("(sleep 1; echo a) | sed s/a/b/; date +%s");
+    let output = replayed("(sleep 1; echo a) | nice sed s/a/b/; date +%s");
     assert_eq!(stdout(&output), "b\n2114380801\n", "{}", stderr(&output));
-    let script = "(echo a; sleep 1; echo b) | sed -u s/^/x/ | while read -r line; do
+    let script = "(echo a; sleep 1; echo b) | nice sed -u s/^/x/ | while read -r line; do
         echo $line; date +%s
     done";
     assert_eq!(stdout(&replayed(script)), "xa\n2114380800\nxb\n2114380801\n");
@@ -73,14 +73,13 @@ fn native_program_that_waits_for_input_does_not_stop_the_clock() {
 #[cfg(target_os = "linux")]
 #[test]
 fn virtual_time_jumps_while_a_native_program_waits_for_input() {
-    let script =
-        "(sleep 3600; echo a) | sed s/a/b/ | (read -r x; sleep 3600; echo $x) | sed p; date +%s";
+    let script = "(sleep 3600; echo a) | nice sed s/a/b/ | (read -r x; sleep 3600; echo $x) | nice sed p; date +%s";
     assert_eq!(stdout(&replayed(script)), "b\nb\n2114388000\n");
 }
 
 #[test]
 fn native_program_that_never_ends_does_not_stop_the_clock() {
-    let endless = "awk 'BEGIN { system(\"exec sleep 1000\") }'";
+    let endless = "nice sleep 1000";
     let output = replayed(&format!("{endless} & sleep 0.2; kill $!; wait $!; echo $?; date +%s"));
     assert_eq!(stdout(&output), "143\n2114380800\n");
     // The same on the host's clock.
@@ -130,7 +129,7 @@ fn detached_process_that_keeps_the_streams_does_not_block_the_script() {
 #[test]
 fn detached_process_ends_with_the_run() {
     let folder = tempfile::tempdir().unwrap();
-    let script = "awk 'BEGIN { system(\"sleep 1000 & echo $! > pid\") }'; echo end";
+    let script = "nice sh -c 'sleep 1000 & echo $! > pid'; echo end";
     let output = Command::shell(script).output(&mut machine(folder.path())).unwrap();
     assert_eq!(output.stdout, b"end\n");
     let pid = std::fs::read_to_string(folder.path().join("pid")).unwrap();
@@ -144,7 +143,7 @@ fn detached_process_ends_with_the_run() {
     }
 }
 
-/// Starts `sed` with a pipe as input that it never writes to, and waits for `sed` to end.
+/// Starts `nice sed` with a pipe as input that it never writes to, and waits for it to end.
 struct Forgetful;
 
 impl Image for Forgetful {
@@ -161,8 +160,8 @@ impl Image for Forgetful {
             guest.begin().unwrap();
             let (reader, _writer) = guest.pipe(true).unwrap();
             let child = guest.proc_spawn(SpawnRequest {
-                program: "sed".into(),
-                args: vec!["sed".into(), "p".into()],
+                program: "nice".into(),
+                args: vec!["nice".into(), "sed".into(), "p".into()],
                 inherit: true,
                 actions: vec![FdAction::Inherit { from: reader, to: 0 }],
                 ..SpawnRequest::default()
@@ -190,16 +189,16 @@ fn deadlock_with_a_native_program_is_reported() {
     let Outcome::Deadlock(waits) = outcome else { panic!("{outcome:?}") };
     assert!(waits.contains("process 1 () waits for process 2 to end"), "{waits}");
     assert!(
-        waits.contains("process 2 (sed) is a native program, and waits to read pipe 0"),
+        waits.contains("process 2 (nice) is a native program, and waits to read pipe 0"),
         "{waits}"
     );
 }
 
-/// The leaves of trees. `dash` and `sed` are programs of the host, the others are not.
+/// The leaves of trees. `dash` and `nice` are programs of the host, the others are not.
 const LEAVES: [&str; 7] = [
     "(sleep 0.1; echo s)",
     "echo e",
-    "sed -u s/^/x/",
+    "nice sed -u s/^/x/",
     "dash -c :",
     "dash -c 'sleep 0.4; echo h'",
     "head -n 1",

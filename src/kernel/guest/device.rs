@@ -1,17 +1,26 @@
-//! Special files under `/dev`: devices, and the process's own descriptors. They exist where the namespace
-//! has nothing at their path.
+//! Special files: devices and the process's own descriptors under `/dev`, and programs under `/bin`. They exist where the
+//! namespace has nothing at their path.
 
 use super::lookup::from_first_name;
 use super::{Buffers, Fault, FileStat, Guest};
 use crate::base::errno::Errno;
 use crate::kernel::io::fd::{Description, Device};
+use crate::kernel::vfs::FileType;
 
-/// A special file under `/dev`.
+/// The folder of devices, which the namespace need not have. An entry of this name in the current directory hides it.
+const DEVICES: &str = "dev";
+
+/// The folder in which scripts look for programs.
+const PROGRAMS: &str = "bin";
+
+/// A special file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Special {
     Device(Device),
     /// A descriptor of the process that looks it up.
     Descriptor(u32),
+    /// A program of a toolchain, which has no bytes to be read.
+    Program,
 }
 
 impl Special {
@@ -41,17 +50,35 @@ pub fn is_special(path: &str) -> bool {
 
 impl Guest {
     fn special(&mut self, fd: u32, path: &str) -> Option<Special> {
-        let special = Special::at(from_first_name(path))?;
-        self.may_be_device(fd, path).then_some(special)
+        let names = from_first_name(path);
+        if let Some(special) = Special::at(names) {
+            return self.may_be_special(fd, path, DEVICES).then_some(special);
+        }
+        let name = names.strip_prefix(PROGRAMS)?.strip_prefix('/')?;
+        let is_program = !name.contains('/')
+            && self.machine.kernel_version > 7
+            && self.may_be_special(fd, path, PROGRAMS)
+            && self.has_program(name);
+        is_program.then_some(Special::Program)
+    }
+
+    /// Whether the special file at `path` from `fd` is a program.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is no special file.
+    pub(super) fn is_special_program(&mut self, fd: u32, path: &str) -> Result<bool, Errno> {
+        Ok(self.special(fd, path).ok_or(Errno::Noent)? == Special::Program)
     }
 
     /// Opens the special file at `path` from `fd`. A descriptor is duplicated: both share an offset.
     ///
     /// # Errors
-    /// `ENOENT` if there is none; `EEXIST` if the caller `makes` it; `EMFILE` at the limit of open files.
+    /// `ENOENT` if there is none; `EEXIST` if the caller `makes` it; `EACCES` if it is a program; `EMFILE` at the limit of
+    /// open files.
     pub(super) fn open_special(&mut self, fd: u32, path: &str, makes: bool) -> Result<u32, Errno> {
         match self.special(fd, path).ok_or(Errno::Noent)? {
             _ if makes => Err(Errno::Exist),
+            Special::Program => Err(Errno::Acces),
             Special::Device(device) => Ok(self.push(Description::Device(device))),
             Special::Descriptor(open) => match self.fd_dup(open, 0, false) {
                 Err(Errno::Badf) => Err(Errno::Noent),
@@ -66,7 +93,8 @@ impl Guest {
     /// `ENOENT` if there is none.
     pub(super) fn stat_special(&mut self, fd: u32, path: &str) -> Result<FileStat, Errno> {
         match self.special(fd, path).ok_or(Errno::Noent)? {
-            Special::Device(_) => Ok(FileStat::device()),
+            Special::Device(_) => Ok(FileStat::nameless(FileType::CharacterDevice)),
+            Special::Program => Ok(FileStat::nameless(FileType::RegularFile)),
             Special::Descriptor(open) => self.fd_filestat_get(open).map_err(|_| Errno::Noent),
         }
     }

@@ -62,11 +62,7 @@ impl FileStat {
         Self::nameless(FileType::Unknown)
     }
 
-    pub(super) fn device() -> Self {
-        Self::nameless(FileType::CharacterDevice)
-    }
-
-    fn nameless(file_type: FileType) -> Self {
+    pub(super) fn nameless(file_type: FileType) -> Self {
         let metadata = Metadata { ino: 0, file_type, nlink: 0, size: 0, times: Times::all(0) };
         Self { dev: 0, metadata }
     }

@@ -10,10 +10,6 @@ use crate::kernel::io::fd::{OpenDir, Reach};
 use crate::kernel::machine::{TOOLCHAINS_ROOT, WORKTREE_OF_VERSION_0};
 use crate::kernel::vfs::{Base, Mount, NodeId, Overlay};
 
-/// The directory of special files, which the namespace need not have. An entry of this name in the
-/// current directory hides it.
-const DEVICES: &str = "dev";
-
 /// The name of [`TOOLCHAINS_ROOT`].
 const RESERVED: &str = TOOLCHAINS_ROOT.split_at(1).1;
 
@@ -65,8 +61,8 @@ impl Guest {
         }
     }
 
-    /// Returns whether `path` from `fd` may name a special file under `/dev`.
-    pub(super) fn may_be_device(&mut self, fd: u32, path: &str) -> bool {
+    /// Returns whether `path` from `fd` may name a special file in the folder `folder` of the root.
+    pub(super) fn may_be_special(&mut self, fd: u32, path: &str, folder: &str) -> bool {
         let Ok(&OpenDir { base, reach, .. }) = self.open_dir(fd) else { return false };
         if fd == AT_FDCWD {
             return path.starts_with('/');
@@ -74,7 +70,7 @@ impl Guest {
         match reach {
             Reach::Confined => false,
             Reach::Namespace => base.dir == self.machine.vfs.root(),
-            Reach::CurrentDir => has_no(&mut self.machine.vfs, base.dir, DEVICES),
+            Reach::CurrentDir => has_no(&mut self.machine.vfs, base.dir, folder),
             Reach::NamespaceOrRoot => true,
         }
     }

@@ -40,7 +40,7 @@ impl Guest {
         path: &str,
     ) -> Result<bool, Errno> {
         match self.in_dir(fd, path, |vfs, base, path| vfs.is_executable_at(base, path, follow)) {
-            Err(Errno::Noent) => self.stat_special(fd, path).map(|_| false),
+            Err(Errno::Noent) => self.is_special_program(fd, path),
             executable => executable,
         }
     }

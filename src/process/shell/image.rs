@@ -245,6 +245,11 @@ impl Shell {
             let exported = self.state.variables.export(b"PWD");
             self.check_memory(exported).await?;
         }
+        // Scripts look for programs in its directories; those of toolchains are in this one.
+        let has_path = self.state.variables.get(b"PATH").is_some();
+        if !has_path && self.guest.machine().kernel_version() > 7 {
+            self.set(b"PATH", *b"/bin").await?;
+        }
         Ok(())
     }
 

@@ -48,7 +48,7 @@ fn run_ends_if_the_host_cannot_start_a_native_program() {
     for files in 12..40 {
         let script = format!(
             "printf 'one\\ntwo\\n' > note.txt; rm -f kept; ulimit -n {files}; \"$0\" record --quiet \
-             --tape run.tape --apply --on-missing native -- sh -c 'sed p note.txt | sed p > kept; echo new > note.txt'"
+             --tape run.tape --apply --on-missing native -- sh -c 'nice sed p note.txt | nice sed p > kept; echo new > note.txt'"
         );
         let output = bash(folder.path(), &script);
         let message = stderr(&output);

@@ -324,7 +324,7 @@ fn missing_program_may_run_natively() {
     let output = run(folder.path(), &["--on-missing", "native", "cat", "note.txt"]);
     assert_eq!(stdout(&output), "one\ntwo\n", "built in, so not the host's");
     assert!(!stderr(&output).contains("without protection"));
-    let output = run(folder.path(), &["--on-missing", "native", "sed", "1q", "note.txt"]);
+    let output = run(folder.path(), &["--on-missing", "native", "nice", "sed", "1q", "note.txt"]);
     assert_eq!(stdout(&output), "one\n", "{}", stderr(&output));
     assert!(stderr(&output).contains("without protection"));
     let output = run(folder.path(), &["--on-missing", "native", "no-such-program-anywhere"]);

@@ -151,17 +151,17 @@ fn a_conflict_is_reported_as_a_failure_that_wrote_nothing() {
 fn native_program_is_reported_as_native() {
     let folder = scratch();
     let options = ["--on-missing", "native", "--json=r.json"];
-    let output = run(folder.path(), &[&options[..], &["sed", "1q", "gone"]].concat());
+    let output = run(folder.path(), &[&options[..], &["nice", "sed", "1q", "gone"]].concat());
     let report = read(&folder.path().join("r.json"));
     assert_eq!(report["status"], "native");
     assert_eq!(report["exit_code"], output.status.code().unwrap());
     assert_ne!(report["exit_code"], 0);
-    assert_eq!(report["host_programs"], serde_json::json!(["sed"]));
-    let script = ["sh", "-c", "sed q note.txt; sed q note.txt"];
+    assert_eq!(report["host_programs"], serde_json::json!(["nice"]));
+    let script = ["sh", "-c", "nice sed q note.txt; nice sed q note.txt"];
     run(folder.path(), &[&options[..], &script].concat());
     let report = read(&folder.path().join("r.json"));
     assert_eq!((&report["status"], report["exit_code"].as_i64()), (&"exited".into(), Some(0)));
-    assert_eq!(report["host_programs"], serde_json::json!(["sed"]));
+    assert_eq!(report["host_programs"], serde_json::json!(["nice"]));
 }
 
 /// The diff and the report also begin on a new line after a program whose output does not end with

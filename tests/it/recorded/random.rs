@@ -48,7 +48,7 @@ const COMMANDS: [&str; 31] = [
 ];
 
 /// Programs of the host, in some of the runs.
-const OF_HOST: [&str; 4] = ["sed s/o/0/", "awk '{ print NF }' note.txt", "dd count=0", "tac"];
+const OF_HOST: [&str; 4] = ["expand", "fmt note.txt", "dd count=0", "unexpand"];
 
 /// Adds a random redirection, assignment or shell construct to a command.
 fn dressed(chance: &mut Chance, command: String) -> String {

@@ -94,7 +94,9 @@ impl Shell {
             b"" => name.to_vec(),
             dir => [dir, b"/", name].concat(),
         });
-        candidates.find(|path| self.is_file(path))
+        let found = candidates.find(|path| self.is_file(path));
+        // As bash does.
+        found.or_else(|| self.is_file(name).then(|| name.to_vec()))
     }
 
     pub(super) fn is_file(&mut self, path: &[u8]) -> bool {
