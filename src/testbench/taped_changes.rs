@@ -387,12 +387,13 @@ impl Making<'_> {
         was_executable || self.changes.iter().any(is_name)
     }
 
-    /// Writes the content of a file. An unchanged file that was moved is not written.
+    /// Writes the content of a file, if that changed: another file keeps its time.
     fn write(&mut self, change: &Change, is_moved: bool) -> Result<(), TapedChangesError> {
         let path = &*change.path;
         let digest = change.text("content_hash").and_then(Digest::from_hex);
         let digest = digest.ok_or_else(|| failed(path)(Errno::Inval))?;
-        if is_moved && self.vfs.read(path).map(|bytes| Digest::of(&bytes)) == Ok(digest) {
+        let stays = is_moved || change.text("before_content_hash") == change.text("content_hash");
+        if stays && self.vfs.read(path).map(|bytes| Digest::of(&bytes)) == Ok(digest) {
             return Ok(());
         }
         // Writing would follow a link.
@@ -441,11 +442,9 @@ fn expect_made(vfs: &mut Overlay, changes: &[Change]) -> Result<(), TapedChanges
     for (path, _) in made.into_keys() {
         conflicts.insert(path, "something else is there");
     }
-    if conflicts.is_empty() {
-        return Ok(());
-    }
     let conflict = |(path, found)| TapedConflict { path, found };
-    Err(TapedChangesError::Conflicts(conflicts.into_iter().map(conflict).collect()))
+    let conflicts: Vec<_> = conflicts.into_iter().map(conflict).collect();
+    if conflicts.is_empty() { Ok(()) } else { Err(TapedChangesError::Conflicts(conflicts)) }
 }
 
 /// The metadata of `path`, following no links: recorded paths have none.

@@ -147,7 +147,9 @@ fn ask(linux: &mut LinuxFiles, op: &Op) -> Result<Outcome, Spared> {
         Op::Open { at, flags, .. } => {
             let exclusive = flags.create && flags.exclusive;
             let follow = if flags.follow && !exclusive { Follow::Yes } else { Follow::No };
-            let led = lead(linux, at, follow.into())?;
+            // Linux refuses a slash at the end before it looks whether a link is there.
+            let is_refused = flags.create && at.path.ends_with('/');
+            let led = lead(linux, at, if is_refused { Last::Kept } else { follow.into() })?;
             if led.special && !exclusive && !flags.directory && !led.slash {
                 return Err(Some((D::OpenOfSpecial, Errno::Acces)));
             }
