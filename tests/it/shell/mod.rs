@@ -1,5 +1,6 @@
 //! The shell: snippets with their output and status, which `dash` confirms where it is installed.
 
+mod configure;
 mod executable;
 mod memory;
 mod process;
