@@ -63,7 +63,8 @@ fn call(machine: &mut Machine, path: &str, name: &str, words: &[u32]) -> Seen {
         write!(text, "\\{byte:02x}").unwrap();
         text
     });
-    let words: String = words.iter().map(|word| format!("(i32.const {word})")).collect();
+    let words: Vec<String> = words.iter().map(|word| format!("(i32.const {word})")).collect();
+    let words = words.concat();
     let (len, iov) = (path.len(), MEMORY_BYTES * 2);
     let text = format!(
         r#"(module

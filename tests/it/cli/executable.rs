@@ -25,7 +25,7 @@ fn set_mode(path: &Path, mode: u32) {
 }
 
 /// Makes a script that can be executed, changes the mode of `note.txt`, and that and the content of `more.txt`.
-const SCRIPT: &str = r#"
+const SCRIPT: &str = r"
 printf '#!/bin/sh\necho hi\n' > s.sh
 test -x s.sh && exit 9
 chmod +x s.sh note.txt more.txt
@@ -34,7 +34,7 @@ test -x s.sh || exit 8
 echo more >> more.txt
 chmod = s.sh more.txt >&2
 ./s.sh >&2
-"#;
+";
 
 /// A folder with files of mode 644.
 fn folder() -> tempfile::TempDir {

@@ -67,9 +67,9 @@ pub(super) fn change(
             sandbox.files().create_dir(base, &at, 7)?;
             let file = format!("{at}/{}", NAMES[step % 4]);
             sandbox.files().write(&format!("/{file}"), text.as_bytes(), 7)?;
-            sandbox.files().set_executable_at(base, &file, Follow::No, step % 3 == 0, 7)
+            sandbox.files().set_executable_at(base, &file, Follow::No, step.is_multiple_of(3), 7)
         }
-        10 => vfs.set_executable_at(base, &at, Follow::No, step % 3 > 0, 7),
+        10 => vfs.set_executable_at(base, &at, Follow::No, !step.is_multiple_of(3), 7),
         // Swaps two entries.
         9 => {
             vfs.rename((base, &at), (base, "work/.aside"), 7)?;
