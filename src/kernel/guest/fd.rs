@@ -210,7 +210,7 @@ impl Guest {
     /// `EBADF` if `fd` is not open.
     pub fn fd_filestat_get(&mut self, fd: u32) -> Result<FileStat, Errno> {
         if matches!(self.description(fd)?, Description::Device(_)) {
-            return Ok(FileStat::device());
+            return Ok(FileStat::nameless(FileType::CharacterDevice));
         }
         Ok(match node_of(self.description(fd)?) {
             Some(node) => FileStat::of(self.machine.vfs.metadata_of(node)),
