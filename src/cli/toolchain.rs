@@ -18,6 +18,8 @@ use super::install::{recipes, stored};
 #[cfg(feature = "import")]
 use super::progress::Progress;
 use super::text::{count, printable};
+#[cfg(feature = "import")]
+use crate::base::atomic_file::TEMPORARY_PREFIX;
 use crate::base::{atomic_file, disk};
 use crate::toolchain::{MANIFEST, names};
 use crate::{
@@ -46,7 +48,7 @@ pub fn run(args: &ToolchainArgs) -> Result<u8> {
         #[cfg(feature = "oci")]
         ToolchainAction::Pull { reference, output, plain_http, quiet } => {
             let registry = Registry::of(reference, *plain_http)?;
-            let (_folder, pulled) = oci::pull(&registry, installed_toolchains()?.dir(), *quiet)?;
+            let (_folder, pulled) = oci::pull(&registry, &installed_toolchains()?, *quiet)?;
             pack(&pulled, output.as_deref(), *quiet)
         }
         #[cfg(feature = "import")]
@@ -300,7 +302,10 @@ fn unpack(file: &Path, dir: &Path) -> Result<u8> {
     if disk::symlink_metadata(dir).is_ok() {
         return Err(Usage(format!("{} exists; name a new folder", dir.display())).into());
     }
-    let (folder, toolchain) = bundle::open(file, disk::folder_of(dir))
+    let beside = disk::folder_of(dir);
+    let made = tempfile::Builder::new().prefix(TEMPORARY_PREFIX).tempdir_in(beside);
+    let folder = made.with_context(|| format!("cannot create a folder in {}", beside.display()))?;
+    let toolchain = bundle::open(file, folder.path())
         .with_context(|| format!("cannot unpack {}", file.display()))?;
     let manifest = toolchain.manifest();
     atomic_file::write(&folder.path().join(MANIFEST), &[manifest.to_text().as_bytes()])?;

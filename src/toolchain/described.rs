@@ -196,7 +196,7 @@ impl Toolchain {
     /// Its trees, and where they are in the namespace.
     ///
     /// # Errors
-    /// A folder cannot be opened.
+    /// A folder cannot be opened; the list of an installed toolchain's files is damaged.
     pub fn trees(&self) -> Result<Vec<NeededTree>, DiskError> {
         let root = self.root();
         let tree = |(guest, folder): (&String, &String)| {
@@ -207,7 +207,15 @@ impl Toolchain {
                     let dir = HostDir::open(&folder).map_err(DiskError::new("open", &folder))?;
                     Arc::new(FolderTree(dir))
                 }
-                Place::Installed { files, .. } => Arc::new(StoredTree::new(files.clone(), folder)),
+                Place::Installed { files, store, .. } => {
+                    files.list().map_err(|reason| {
+                        let name = &self.manifest.name;
+                        let message = format!("{reason}: install the toolchain {name} again");
+                        let cause = std::io::Error::other(message);
+                        DiskError::new("read the files of a toolchain in", store.dir())(cause)
+                    })?;
+                    Arc::new(StoredTree::new(files.clone(), folder))
+                }
             };
             Ok(NeededTree { at: format!("{root}/{guest}"), layer })
         };

@@ -340,7 +340,7 @@ impl InstalledToolchains {
         Some(file)
     }
 
-    /// Removes the versions that no project needs any more, and the contents that no installed toolchain has: of replaced
+    /// Removes what killed processes left, the versions that no project needs any more, and the contents that no installed toolchain has: of replaced
     /// versions, and of killed processes. Returns `None`, and removes nothing, while a run may need them.
     ///
     /// # Errors
@@ -350,6 +350,7 @@ impl InstalledToolchains {
             return Ok(Some(Removed::default()));
         }
         let _lock = self.lock()?;
+        self.remove_abandoned()?;
         let in_use = disk::open_lock(&self.dir.join(USE))?;
         if in_use.try_lock().is_err() {
             return Ok(None);

@@ -10,6 +10,7 @@ mod manifest;
 pub(crate) mod names;
 mod programs;
 mod registry;
+mod temporary;
 mod trees;
 mod versions;
 
@@ -22,3 +23,4 @@ pub(crate) use manifest::MANIFEST_BYTES_MAX;
 pub use manifest::{FileEntry, MANIFEST, Manifest, ManifestError, Problem, ProgramEntry};
 pub(crate) use names::at;
 pub use registry::{ResolveError, Resolved, Toolchains, similar};
+pub use temporary::Temporary;

@@ -181,7 +181,9 @@ impl ToolchainPrograms {
             Resolved::Described(described) => {
                 let trees = described.trees().map_err(|_| {
                     let Manifest { name, version, .. } = described.toolchain.manifest();
-                    not_runnable(&format!("a tree of its toolchain {name} {version} is missing"))
+                    not_runnable(&format!(
+                        "a tree of its toolchain {name} {version} is missing or damaged"
+                    ))
                 })?;
                 let taped = trees.iter().map(NeededTree::taped).collect();
                 let launch = Launch { trees: taped, ..described.launch.clone() };

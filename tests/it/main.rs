@@ -17,6 +17,7 @@ mod host;
 mod hostile;
 mod http;
 #[cfg(feature = "import")]
+mod install_kills;
 mod installed;
 mod library;
 #[cfg(feature = "llm")]

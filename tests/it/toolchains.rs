@@ -367,6 +367,9 @@ fn every_built_in_program_is_verified() {
     for name in names.into_iter().filter(|name| *name != "yes") {
         let args: &[&str] = match name {
             "replace" => &["one", "two", "in.json"],
+            // These show the time of the file, which is varied, unless told not to.
+            "gzip" => &["-nc", "in.json"],
+            "stat" => &["-c", "%s %F", "in.json"],
             _ => &["in.json"],
         };
         let mut command = belljar(folder.path());

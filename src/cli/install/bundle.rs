@@ -6,12 +6,10 @@ use std::io::{BufReader, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use tempfile::TempDir;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, System, ZipArchive, ZipWriter};
 
 use super::archive;
-use super::import::temporary_in;
 use crate::base::{atomic_file, disk};
 use crate::toolchain::{MANIFEST, MANIFEST_BYTES_MAX, at};
 use crate::{Manifest, ToolchainFolder};
@@ -81,15 +79,13 @@ pub fn write(toolchain: &ToolchainFolder, modules: Modules, file: &mut File) -> 
     Ok(())
 }
 
-/// Unpacks the bundle `file` into a new folder in `dir`, which disappears when it is dropped, and checks all its files.
+/// Unpacks the bundle `file` into the empty folder `into`, and checks all its files.
 ///
 /// # Errors
 /// As [`unpack`]; those of [`ToolchainFolder::of`].
-pub fn open(file: &Path, dir: &Path) -> Result<(TempDir, ToolchainFolder)> {
-    let folder = temporary_in(dir)?;
-    let manifest = unpack(file, folder.path(), Modules::Inside)?;
-    let toolchain = ToolchainFolder::of(folder.path(), manifest)?;
-    Ok((folder, toolchain))
+pub fn open(file: &Path, into: &Path) -> Result<ToolchainFolder> {
+    let manifest = unpack(file, into, Modules::Inside)?;
+    Ok(ToolchainFolder::of(into, manifest)?)
 }
 
 /// Unpacks the bundle `file` into the empty folder `into`; returns its manifest. Digests are not checked: see

@@ -5,35 +5,34 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use anyhow::{Context, Result, bail};
-use tempfile::TempDir;
 
 use super::archive::{self, Wanted};
 use super::recipes::{Client, Package, Recipe};
-use crate::base::atomic_file::TEMPORARY_PREFIX;
+use crate::InstalledToolchains;
 use crate::base::disk;
 use crate::cli::exit::Usage;
 use crate::cli::progress::Progress;
 use crate::cli::text::printable;
-use crate::toolchain::digests;
+use crate::toolchain::{Temporary, digests};
 
 /// Most bytes of messages of a package client that are shown.
 const SAID_BYTES_MAX: usize = 4 << 10;
 
-/// A folder in `beside` with the files of `recipe`, from its package, or from the file `package` in place of it.
+/// A folder of `store` with the files of `recipe`, from its package, or from the file `package` in place of it.
 pub fn import(
     recipe: &Recipe,
     package: Option<&Path>,
-    beside: &Path,
+    store: &InstalledToolchains,
     quiet: bool,
-) -> Result<TempDir> {
-    let download = temporary_in(beside)?;
+) -> Result<Temporary> {
+    let download = store.temporary()?;
     let file = match package {
         Some(file) => file.to_owned(),
         None => fetch(&recipe.package, download.path(), quiet)?,
     };
     // Before anything is opened.
     check(&recipe.package, &file)?;
-    let folder = temporary_in(beside)?;
+    let folder = store.temporary()?;
     let shown = Progress::start(format!("unpacking {}", recipe.package.name), quiet);
     let wanted = [Wanted::all(&recipe.files, false), Wanted::all(&recipe.archives, true)].concat();
     archive::unpack(&file, recipe.package.client, &wanted, folder.path())
@@ -43,13 +42,6 @@ pub fn import(
     }
     drop(shown);
     Ok(folder)
-}
-
-/// A new folder in `dir`, which disappears when it is dropped.
-pub fn temporary_in(dir: &Path) -> Result<TempDir> {
-    disk::create_private_dir_all(dir)?;
-    let made = tempfile::Builder::new().prefix(TEMPORARY_PREFIX).tempdir_in(dir);
-    made.with_context(|| format!("cannot create a folder in {}", dir.display()))
 }
 
 /// Fetches `package` into the empty folder `into`; returns the file.

@@ -21,7 +21,6 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use bytesize::ByteSize;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 use super::args::toolchain::{InstallArgs, UninstallArgs};
 use super::args::values::SHELL;
@@ -33,7 +32,7 @@ use super::text::{count, printable};
 use crate::base::digest::Digest;
 use crate::base::disk;
 use crate::engine::{Engine, EngineConfig, Program, UnknownImports};
-use crate::toolchain::{MANIFEST, similar};
+use crate::toolchain::{MANIFEST, Temporary, similar};
 use crate::{
     InstallError, InstalledToolchains, Manifest, Module, Removed, Toolchain, ToolchainFolder,
     Toolchains,
@@ -120,7 +119,7 @@ pub struct Unpacked {
     /// The toolchain.
     pub toolchain: ToolchainFolder,
     /// Where it was unpacked, if it was.
-    _folder: Option<TempDir>,
+    _folder: Option<Temporary>,
 }
 
 /// Opens what `source` names; paths are relative to the folder `base`.
@@ -156,7 +155,7 @@ fn open(
     #[cfg(feature = "oci")]
     if oci::is_reference(source) {
         let registry = oci::Registry::of(source, args.plain_http)?;
-        let (folder, toolchain) = oci::pull(&registry, store.dir(), args.quiet)?;
+        let (folder, toolchain) = oci::pull(&registry, store, args.quiet)?;
         return Ok(Unpacked { toolchain, _folder: Some(folder) });
     }
     let known: Vec<String> = recipes::names().map(str::to_owned).collect();
@@ -186,7 +185,7 @@ pub fn toolchain_of(source: &str, quiet: bool) -> Result<Unpacked> {
     if path.is_file() {
         return from_bundle(path, &store, quiet);
     }
-    let folder = import::temporary_in(store.dir())?;
+    let folder = store.temporary()?;
     let manifest = store.unpack(source, folder.path()).map_err(|error| match error {
         InstallError::NotInstalled { .. } => {
             anyhow::Error::from(Usage(format!("there is no such folder or bundle, and {error}")))
@@ -203,7 +202,7 @@ fn from_recipe(
     args: &InstallArgs,
     store: &InstalledToolchains,
 ) -> Result<Unpacked> {
-    let folder = import::import(recipe, args.package.as_deref(), store.dir(), args.quiet)?;
+    let folder = import::import(recipe, args.package.as_deref(), store, args.quiet)?;
     let toolchain = ToolchainFolder::of(folder.path(), recipe.manifest.clone())?;
     Ok(Unpacked { toolchain, _folder: Some(folder) })
 }
@@ -211,7 +210,8 @@ fn from_recipe(
 #[cfg(feature = "import")]
 fn from_bundle(file: &Path, store: &InstalledToolchains, quiet: bool) -> Result<Unpacked> {
     let shown = Progress::start(format!("unpacking {}", file.display()), quiet);
-    let (folder, toolchain) = bundle::open(file, store.dir())?;
+    let folder = store.temporary()?;
+    let toolchain = bundle::open(file, folder.path())?;
     drop(shown);
     Ok(Unpacked { toolchain, _folder: Some(folder) })
 }

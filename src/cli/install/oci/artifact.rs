@@ -8,16 +8,14 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use oci_client::manifest::{OciDescriptor, OciImageManifest};
 use serde_json::json;
-use tempfile::TempDir;
 
 use super::registry::Registry;
 use crate::base::disk::{self, DiskError};
 use crate::cli::install::bundle::{self, Modules};
-use crate::cli::install::import::temporary_in;
 use crate::cli::progress::Progress;
 use crate::cli::text::printable;
-use crate::toolchain::{at, digests, names};
-use crate::{Manifest, ProgramEntry, ToolchainFolder};
+use crate::toolchain::{Temporary, at, digests, names};
+use crate::{InstalledToolchains, Manifest, ProgramEntry, ToolchainFolder};
 
 /// The media type of a module.
 const MODULE: &str = "application/wasm";
@@ -120,11 +118,16 @@ fn annotations(manifest: &Manifest) -> BTreeMap<String, String> {
 ///
 /// # Errors
 /// The registry sends nothing, or something else than its manifest says, or no toolchain and no module.
-pub fn pull(registry: &Registry, store: &Path, quiet: bool) -> Result<(TempDir, ToolchainFolder)> {
+pub fn pull(
+    registry: &Registry,
+    store: &InstalledToolchains,
+    quiet: bool,
+) -> Result<(Temporary, ToolchainFolder)> {
     let shown = Progress::start(format!("pulling {}", registry.name()), quiet);
     let (artifact, digest) = registry.manifest()?;
     drop(shown);
-    let folder = temporary_in(store)?;
+    let folder = store.temporary()?;
+    let store = store.dir();
     let mut pulling = Pulling { registry, store, quiet, fetched: Vec::new() };
     let files: Vec<&OciDescriptor> = of_type(&artifact, &[FILES]);
     let manifest = match files[..] {
