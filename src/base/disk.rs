@@ -261,7 +261,6 @@ pub fn remove_file(path: &Path) -> Result<(), DiskError> {
 }
 
 /// Removes a directory and its contents. Links are not followed.
-#[cfg(feature = "cli")]
 pub fn remove_dir_all(path: &Path) -> Result<(), DiskError> {
     std::fs::remove_dir_all(path).map_err(DiskError::new("remove", path))
 }

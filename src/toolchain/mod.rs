@@ -19,8 +19,10 @@ pub use programs::{Compile, Loaded, ToolchainPrograms};
 pub use described::{Code, Described, Toolchain};
 pub use folder::ToolchainFolder;
 pub use installed::{InstallError, InstalledToolchains};
+#[cfg(feature = "import")]
 pub(crate) use manifest::MANIFEST_BYTES_MAX;
 pub use manifest::{FileEntry, MANIFEST, Manifest, ManifestError, Problem, ProgramEntry};
+#[cfg(feature = "import")]
 pub(crate) use names::at;
 pub use registry::{ResolveError, Resolved, Toolchains, similar};
 pub use temporary::Temporary;

@@ -310,12 +310,11 @@ impl Liar {
             return;
         };
         let mut head = format!("HTTP/1.1 {}\r\nconnection: close\r\n", answer.status);
-        for (name, value) in &answer.headers {
-            head += &format!("{name}: {value}\r\n");
-        }
+        let headers = answer.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n"));
+        head.extend(headers);
         if !answer.is_endless {
             let len_bytes = answer.says_len_bytes.unwrap_or(answer.body.len());
-            head += &format!("content-length: {len_bytes}\r\n");
+            head.push_str(&["content-length: ", &len_bytes.to_string(), "\r\n"].concat());
         }
         let _ = writer.write_all(format!("{head}\r\n").as_bytes());
         while writer.write_all(&answer.body).is_ok() && answer.is_endless {}
@@ -328,7 +327,7 @@ impl Liar {
 }
 
 /// What a registry would send for an artifact with the module `cat`: its manifest, and blobs by digest.
-fn artifact(media_type: &str, annotations: Value) -> (Value, BTreeMap<String, Vec<u8>>) {
+fn artifact(media_type: &str, annotations: &Value) -> (Value, BTreeMap<String, Vec<u8>>) {
     let module = std::fs::read(guest("cat")).unwrap();
     let digest = |bytes: &[u8]| format!("sha256:{}", sha256(bytes));
     let config = b"{}".to_vec();
@@ -363,7 +362,7 @@ fn a_module_that_another_tool_pushed_is_a_toolchain_with_one_program() {
         ("application/vnd.wasm.content.layer.v1+wasm", json!({}), "copy"),
     ] {
         let scene = Scene::new();
-        let (manifest, blobs) = artifact(media_type, annotations);
+        let (manifest, blobs) = artifact(media_type, &annotations);
         let liar = Liar::start(move |path| {
             if path.ends_with("/manifests/1.0") {
                 return Some(Answer::of(manifest.to_string().into_bytes()));
@@ -427,7 +426,7 @@ fn a_registry_that_lies_is_refused_and_nothing_is_installed() {
     ];
     for (what, message, lie) in lies {
         let scene = Scene::new();
-        let (manifest, blobs) = artifact("application/wasm", json!({}));
+        let (manifest, blobs) = artifact("application/wasm", &json!({}));
         let text = manifest.to_string().into_bytes();
         let digest = format!("sha256:{}", sha256(&text));
         let liar = Liar::start(move |path| {
@@ -456,7 +455,7 @@ fn a_login_is_not_sent_where_a_registry_redirects_to() {
     let scene = Scene::new();
     let elsewhere = Liar::start(|_| Some(Answer::of(b"something else".to_vec())));
     let target = format!("http://{}/stolen", elsewhere.name.replace("127.0.0.1", "localhost"));
-    let (manifest, _) = artifact("application/wasm", json!({}));
+    let (manifest, _) = artifact("application/wasm", &json!({}));
     let liar = Liar::start(move |path| {
         let mut answer = Answer::of(manifest.to_string().into_bytes());
         if path == "/v2/" {

@@ -63,6 +63,7 @@ The belljar.toml of this directory, or of one above it, has defaults of these op
 Environment: BELLJAR_TOOLCHAIN is a list of directories of programs, like PATH; BELLJAR_CACHE_DIR is \
 where compiled code is kept."
 )]
+#[expect(clippy::struct_excessive_bools, reason = "the options of the command")]
 pub struct RunArgs {
     /// A program's name, or the path of a module (with a slash, or ending in .wasm or .wat), and
     /// its arguments: everything from here on belongs to the program

@@ -16,6 +16,7 @@ use super::groups::CompileArgs;
       installs what the belljar.toml of this project names, as belljar.lock has it
 
 See `belljar toolchain recipes` for the names, and docs/toolchains.md for toolchain.json.")]
+#[expect(clippy::struct_excessive_bools, reason = "the options of the command")]
 pub struct InstallArgs {
     /// The folder or bundle of a toolchain, a reference such as ghcr.io/me/tools:1.0, or the name of a recipe [default: what the project's belljar.toml names]
     #[arg(value_name = "SOURCE")]

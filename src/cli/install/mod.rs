@@ -34,8 +34,7 @@ use crate::base::disk;
 use crate::engine::{Engine, EngineConfig, Program, UnknownImports};
 use crate::toolchain::{MANIFEST, Temporary, similar};
 use crate::{
-    InstallError, InstalledToolchains, Manifest, Module, Removed, Toolchain, ToolchainFolder,
-    Toolchains,
+    InstalledToolchains, Manifest, Module, Removed, Toolchain, ToolchainFolder, Toolchains,
 };
 
 /// Installs toolchains.
@@ -187,7 +186,7 @@ pub fn toolchain_of(source: &str, quiet: bool) -> Result<Unpacked> {
     }
     let folder = store.temporary()?;
     let manifest = store.unpack(source, folder.path()).map_err(|error| match error {
-        InstallError::NotInstalled { .. } => {
+        crate::InstallError::NotInstalled { .. } => {
             anyhow::Error::from(Usage(format!("there is no such folder or bundle, and {error}")))
         }
         error => error.into(),

@@ -98,8 +98,11 @@ const SETTINGS: &[Setting] = &[
     Setting { unless: &["check"], ..setting("apply", Rule::Nothing) },
 ];
 
-/// The commands that take the settings, by their words.
-const COMMANDS: [(&[&str], fn(Command) -> Command); 7] = [
+/// The words of a command, and what adds its options to a definition.
+type Described = (&'static [&'static str], fn(Command) -> Command);
+
+/// The commands that take the settings.
+const COMMANDS: [Described; 7] = [
     (&["run"], RunArgs::augment_args),
     (&["r"], RunArgs::augment_args),
     (&["sh"], ShArgs::augment_args),
@@ -284,7 +287,7 @@ impl Setting {
                 .then(|| "it passes a variable of yours on".to_owned()),
             Rule::AtMost(parse) => {
                 let default = arg.get_default_values().first().and_then(|value| value.to_str());
-                let most = default.map_or(Some(u64::MAX), |value| parse(value));
+                let most = default.map_or(Some(u64::MAX), parse);
                 // What cannot be parsed is told when the option is.
                 let is_more = parse(&text.to_string_lossy()) > most;
                 let default = default.unwrap_or_default();

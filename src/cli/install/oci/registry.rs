@@ -26,10 +26,10 @@ use crate::toolchain::digests;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time in which a server must send something.
-const READ_TIMEOUT: Duration = Duration::from_secs(60);
+const READ_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Time for an answer that is held in memory.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// How often a blob is asked for without a new byte of it.
 const ATTEMPTS_MAX: u32 = 3;
