@@ -56,6 +56,12 @@ pub fn exposure(metadata: &Metadata) -> Option<Exposure> {
     owner_exposure(metadata).or_else(|| mode_exposure(metadata))
 }
 
+/// Whether a file with the attributes `metadata` belongs neither to this user nor to the administrator.
+#[cfg(feature = "cli")]
+pub fn is_of_another_user(metadata: &Metadata) -> bool {
+    owner_exposure(metadata).is_some()
+}
+
 /// What other users may do in a directory that must be the user's own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OtherUsers {

@@ -169,7 +169,9 @@ impl InUse {
         let Self { name, version, folder, digest, is_installed } = self;
         let version = version.as_deref().map(printable).unwrap_or_default();
         match (folder, digest) {
-            (Some(folder), _) => format!("toolchain {name} in {}", folder.display()),
+            (Some(folder), _) => {
+                format!("toolchain {name} in {}", printable(&folder.to_string_lossy()))
+            }
             (None, Some(digest)) if *is_installed => {
                 format!("toolchain {name} {version} {digest}")
             }

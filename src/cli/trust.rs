@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::args::toolchain::TrustArgs;
 use super::exit::Usage;
-use super::project::settings::{self, Ignored};
+use super::project::settings;
 use super::project::{self, PROJECT_FILE, Project, Trusted};
 use super::text::printable;
 use crate::base::disk;
@@ -18,14 +18,16 @@ pub fn run(args: &TrustArgs) -> Result<u8> {
     }
     let project = project_of(args.dir.as_deref())?.not_trusted();
     let (_, settings) = settings::of_run(&project)?;
-    let mut asked: Vec<String> = settings.ignored.iter().map(asked).collect();
+    let mut asked: Vec<String> = settings.ignored.iter().map(|it| printable(&it.grant)).collect();
+    let mut grants: Vec<String> = settings.ignored.into_iter().map(|it| it.grant).collect();
     for (name, wanted) in project.file.toolchains.iter().flatten() {
         let Some(source) = &wanted.source else { continue };
         if is_remote(source) || project.path_within(Path::new(source)).is_none() {
+            grants.push(project.grant_of_source(source));
             asked.push(format!("toolchains.{name} = {}", printable(source)));
         }
     }
-    project::trust(&Trusted { dir: project.dir.clone(), digest: project.digest()? })?;
+    project::trust(&Trusted { dir: project.dir.clone(), digest: project.digest()?, grants })?;
     if args.json {
         say!("{}", json!({ "project": project.dir, "settings": asked, "trusted": true }));
         return Ok(0);
@@ -46,10 +48,6 @@ fn is_remote(source: &str) -> bool {
 #[cfg(not(feature = "oci"))]
 fn is_remote(_: &str) -> bool {
     false
-}
-
-fn asked(Ignored { name, value, .. }: &Ignored) -> String {
-    format!("{name} = {}", printable(value))
 }
 
 fn revoke(args: &TrustArgs) -> Result<u8> {

@@ -133,7 +133,7 @@ impl ToolchainFolder {
         let open = |path: &str| self.open_file(path);
         let digest = store.install(self.manifest.clone(), &self.contents, &open, false)?;
         // What cannot be removed now only costs space.
-        let _ = store.gc();
+        let _ = store.tidy();
         Ok(digest)
     }
 

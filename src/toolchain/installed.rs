@@ -295,6 +295,22 @@ impl InstalledToolchains {
         Ok(manifest)
     }
 
+    /// As [`InstalledToolchains::damaged_files`], of the version whose manifest has the digest `digest`.
+    ///
+    /// # Errors
+    /// [`InstallError`]: `Disk`, `Record`, `Manifest`.
+    pub fn damaged_files_of(
+        &self,
+        name: &str,
+        digest: Digest,
+    ) -> Result<Vec<String>, InstallError> {
+        let _hold = self.hold();
+        match self.version(name, digest)? {
+            Some(record) => self.damaged(&record, &self.version_path(digest)),
+            None => Ok(Vec::new()),
+        }
+    }
+
     /// Reads all files of the toolchain `name`, and returns those that are missing or damaged, by their paths.
     ///
     /// # Errors
@@ -305,10 +321,13 @@ impl InstalledToolchains {
             return Err(InstallError::NotInstalled { name: name.to_owned(), names });
         }
         let _hold = self.hold();
-        let record = self.record(name)?;
-        let files = self.files(&record);
+        self.damaged(&self.record(name)?, &self.record_path(name))
+    }
+
+    fn damaged(&self, record: &Record, path: &Path) -> Result<Vec<String>, InstallError> {
+        let files = self.files(record);
         let files = files.list().map_err(|message| InstallError::Record {
-            path: self.record_path(name),
+            path: path.to_owned(),
             message: message.to_owned(),
         })?;
         let is_damaged =
@@ -328,7 +347,7 @@ impl InstalledToolchains {
         let lock = self.lock()?;
         disk::remove_file(&self.record_path(name))?;
         drop(lock);
-        self.gc()
+        self.tidy()
     }
 
     /// Keeps all contents until the file is closed, for a run that may need them. `None` if nothing is installed, or
@@ -346,6 +365,15 @@ impl InstalledToolchains {
     /// # Errors
     /// [`InstallError`]; if a record is damaged, nothing is removed.
     pub fn gc(&self) -> Result<Option<Removed>, InstallError> {
+        self.gc_but(false)
+    }
+
+    /// As [`InstalledToolchains::gc`], but all versions stay: projects may go back to them.
+    pub(super) fn tidy(&self) -> Result<Option<Removed>, InstallError> {
+        self.gc_but(true)
+    }
+
+    fn gc_but(&self, keeps_versions: bool) -> Result<Option<Removed>, InstallError> {
         if disk::symlink_metadata(&self.dir).is_err() {
             return Ok(Some(Removed::default()));
         }
@@ -359,7 +387,7 @@ impl InstalledToolchains {
         for name in self.names()? {
             self.keep_files(&self.record(&name)?, &self.record_path(&name), &mut keep)?;
         }
-        for (path, record) in self.needed_versions()? {
+        for (path, record) in self.needed_versions(keeps_versions)? {
             self.keep_files(&record, &path, &mut keep)?;
         }
         Ok(Some(self.cas.retain(&keep)?))

@@ -25,4 +25,4 @@ pub use manifest::{FileEntry, MANIFEST, Manifest, ManifestError, Problem, Progra
 #[cfg(feature = "import")]
 pub(crate) use names::at;
 pub use registry::{ResolveError, Resolved, Toolchains, similar};
-pub use temporary::Temporary;
+pub use temporary::{DOWNLOADS, Temporary};

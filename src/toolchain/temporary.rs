@@ -2,12 +2,20 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
 use super::installed::{InstallError, InstalledToolchains};
+use crate::base::ambient;
 use crate::base::atomic_file::TEMPORARY_PREFIX;
 use crate::base::disk::{self, DiskError};
+
+/// The folder of downloads in that of installed toolchains.
+pub const DOWNLOADS: &str = "downloads";
+
+/// How long an interrupted download is kept.
+const DOWNLOAD_KEPT: Duration = Duration::from_hours(24);
 
 /// In such a folder: the file that the process holds to which it belongs.
 const HELD: &str = "held";
@@ -49,7 +57,20 @@ impl InstalledToolchains {
 
     /// Removes what killed processes have left. Only for who holds the lock.
     pub(super) fn remove_abandoned(&self) -> Result<(), DiskError> {
-        for path in disk::list_if_there(self.dir())? {
+        for path in disk::list_if_there(&self.dir().join(DOWNLOADS))? {
+            let written = disk::metadata(&path)?.modified().ok();
+            let is_old = |time| ambient::time_since(time).is_some_and(|age| age > DOWNLOAD_KEPT);
+            if written.is_some_and(is_old) {
+                disk::remove_file(&path)?;
+            }
+        }
+        let of_records = [self.versions_dir(), self.projects_dir()];
+        let folders = [self.dir()].into_iter().chain(of_records.iter().map(PathBuf::as_path));
+        let mut paths = Vec::new();
+        for folder in folders {
+            paths.extend(disk::list_if_there(folder)?);
+        }
+        for path in paths {
             let name = path.file_name().unwrap_or_default();
             if !name.as_encoded_bytes().starts_with(TEMPORARY_PREFIX.as_bytes()) {
                 continue;

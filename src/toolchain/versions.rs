@@ -1,15 +1,16 @@
 //! Versions of toolchains that projects need, beside those that are installed by name.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::installed::{
     InstallError, InstalledToolchains, RECORD, RECORD_BYTES_MAX, Record, to_json,
 };
-use crate::base::atomic_file;
 use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
+use crate::base::{ambient, atomic_file};
 
 /// What a project needs.
 #[derive(Serialize, Deserialize)]
@@ -19,7 +20,13 @@ struct Needs {
     lock_file: PathBuf,
     /// The digests of the toolchains.
     digests: Vec<Digest>,
+    /// Whether they are being installed: the first time, the lock file follows.
+    #[serde(default)]
+    is_installing: bool,
 }
+
+/// How long a project may take that has no lock file yet.
+const INSTALLING_MAX: Duration = Duration::from_hours(24);
 
 impl InstalledToolchains {
     pub(super) fn versions_dir(&self) -> PathBuf {
@@ -30,7 +37,7 @@ impl InstalledToolchains {
         self.versions_dir().join(format!("{digest}.{RECORD}"))
     }
 
-    fn projects_dir(&self) -> PathBuf {
+    pub(super) fn projects_dir(&self) -> PathBuf {
         self.dir().join("projects")
     }
 
@@ -86,30 +93,46 @@ impl InstalledToolchains {
     }
 
     /// Notes that the project with the lock file `lock_file`, an absolute path, needs the toolchains `digests`:
-    /// [`InstalledToolchains::gc`] keeps them as long as the file exists.
+    /// [`InstalledToolchains::gc`] keeps them as long as the file exists, or, if it `is_installing` them, for a day.
     ///
     /// # Errors
     /// [`InstallError::Disk`].
-    pub fn note_needs(&self, lock_file: &Path, digests: &[Digest]) -> Result<(), InstallError> {
+    pub fn note_needs(
+        &self,
+        lock_file: &Path,
+        digests: &[Digest],
+        is_installing: bool,
+    ) -> Result<(), InstallError> {
         let _lock = self.lock()?;
         let dir = self.projects_dir();
         disk::create_private_dir_all(&dir)?;
         let name = Digest::of(lock_file.as_os_str().as_encoded_bytes());
-        let needs = Needs { lock_file: lock_file.to_owned(), digests: digests.to_vec() };
+        let digests = digests.to_vec();
+        let needs = Needs { lock_file: lock_file.to_owned(), digests, is_installing };
         atomic_file::write(&dir.join(format!("{name}.{RECORD}")), &[&to_json(&needs)])?;
         Ok(())
     }
 
-    /// The versions that projects need, with the files of their records. The records of others are removed.
-    pub(super) fn needed_versions(&self) -> Result<Vec<(PathBuf, Record)>, InstallError> {
+    /// The versions that projects need, with the files of their records. The records of others are removed; or, if it
+    /// `keeps_all`, are among them.
+    pub(super) fn needed_versions(
+        &self,
+        keeps_all: bool,
+    ) -> Result<Vec<(PathBuf, Record)>, InstallError> {
         let mut needed = Vec::new();
         for path in records(&self.projects_dir())? {
             let text = disk::read_at_most(&path, RECORD_BYTES_MAX)?.unwrap_or_default();
             let needs: Needs = serde_json::from_slice(&text).map_err(|error| {
                 InstallError::Record { path: path.clone(), message: error.to_string() }
             })?;
+            let is_installing = needs.is_installing
+                && disk::metadata(&path)?.modified().is_ok_and(|time| {
+                    ambient::time_since(time).is_none_or(|age| age < INSTALLING_MAX)
+                });
             match disk::metadata(&needs.lock_file) {
-                Err(error) if error.source.kind() == std::io::ErrorKind::NotFound => {
+                Err(error)
+                    if error.source.kind() == std::io::ErrorKind::NotFound && !is_installing =>
+                {
                     disk::remove_file(&path)?;
                 }
                 _ => needed.extend(needs.digests),
@@ -118,7 +141,7 @@ impl InstalledToolchains {
         let mut kept = Vec::new();
         for path in records(&self.versions_dir())? {
             let is_needed = needed.iter().any(|digest| self.version_path(*digest) == path);
-            if !is_needed {
+            if !is_needed && !keeps_all {
                 disk::remove_file(&path)?;
                 continue;
             }

@@ -108,7 +108,8 @@ fn a_project_gets_what_is_locked_until_it_asks_for_an_update() {
     assert_eq!(scene.succeed(&["install", "--update"]), "notes 2: note variables\n");
     assert_ne!(std::fs::read_to_string(scene.path("work/belljar.lock")).unwrap(), lock);
     assert_eq!(scene.succeed(&["run", "note"]), "version 2\n");
-    // The version that is not needed any more is gone.
+    // The version that is not needed any more stays until `gc`, as the project may go back to it.
+    scene.succeed(&["toolchain", "gc"]);
     let versions = std::fs::read_dir(scene.path("home/toolchains/versions")).unwrap().count();
     assert_eq!(versions, 1);
 }
@@ -179,6 +180,7 @@ fn a_folder_of_the_project_is_used_where_it_lies() {
     scene.write("work/tools/share/note", "edited\n");
     assert_eq!(scene.succeed(&["run", "note"]), "edited\n");
     scene.succeed(&["install"]);
+    scene.succeed(&["install", "--locked"]);
     assert!(!scene.path("work/belljar.lock").exists());
 }
 
@@ -313,6 +315,93 @@ fn what_is_wrong_in_a_project_is_named() {
     assert!(scene.fail(&["install"]).contains("run this in a project"));
     assert!(scene.fail(&["run", "--locked", "echo"]).contains("--locked: no belljar.toml"));
     assert_eq!(scene.config()["project"], Value::Null);
+}
+
+/// Regression: the path to which a setting led was taken apart again where it has `::`, and what came before was a link.
+#[cfg(unix)]
+#[test]
+fn a_folder_with_colons_in_its_name_is_outside_of_a_project() {
+    for (folder, link, setting) in
+        [("q::ro", "x", "worktree = \"x\""), ("q::/z", "ro", "dir = [\"ro\"]")]
+    {
+        let scene = Scene::new(&format!("[run]\n{setting}\n"));
+        scene.write("away/key", "secret\n");
+        std::fs::create_dir_all(scene.path("work").join(folder)).unwrap();
+        std::os::unix::fs::symlink("../away", scene.path("work/q")).unwrap();
+        std::os::unix::fs::symlink(folder, scene.path("work").join(link)).unwrap();
+        let output = scene.call(&["sh", "-c", "cat key /z/key"]);
+        assert!(!stdout(&output).contains("secret"), "{setting}");
+        assert_eq!(scene.config()["ignored"].as_array().unwrap().len(), 1, "{setting}");
+    }
+}
+
+/// Regression: trust in a project covered what it would ask for later, as a link changed.
+#[cfg(unix)]
+#[test]
+fn trust_covers_the_folders_to_which_a_project_led() {
+    let scene = Scene::new("[run]\nworktree = \"data\"\n");
+    scene.write("away/key", "secret\n");
+    std::fs::create_dir(scene.path("work/data")).unwrap();
+    scene.succeed(&["trust"]);
+    std::fs::remove_dir(scene.path("work/data")).unwrap();
+    std::os::unix::fs::symlink("../away", scene.path("work/data")).unwrap();
+    assert_eq!(stdout(&scene.call(&["sh", "-c", "cat key"])), "");
+    assert!(scene.succeed(&["trust"]).contains("worktree = data at "));
+    assert_eq!(scene.succeed(&["sh", "-c", "cat key"]), "secret\n");
+    std::fs::create_dir(scene.path("other")).unwrap();
+    scene.write("other/key", "another\n");
+    std::fs::remove_file(scene.path("work/data")).unwrap();
+    std::os::unix::fs::symlink("../other", scene.path("work/data")).unwrap();
+    assert_eq!(stdout(&scene.call(&["sh", "-c", "cat key"])), "");
+}
+
+/// Regression: the policy was looked for in the current directory, where trust did not cover it.
+#[test]
+fn the_command_policy_is_that_of_the_project() {
+    let scene = Scene::new("[run]\nhost-policy = \"policy.json\"\n");
+    scene.write("work/policy.json", "no policy");
+    scene.write("work/sub/policy.json", r#"{"version": 1}"#);
+    scene.succeed(&["trust"]);
+    let error = scene.fail(&["sh", "-c", "echo x"]);
+    assert!(error.contains("policy.json"), "{error}");
+    scene.write("work/belljar.toml", "[run]\nhost-policy = 5\n");
+    assert!(scene.fail(&["sh", "-c", "echo x"]).contains("run.host-policy: expected a text"));
+}
+
+/// Regression: in a folder such as `/tmp` anybody could set the options of others.
+#[cfg(unix)]
+#[test]
+fn a_project_of_another_user_is_not_used() {
+    let scene = Scene::new("[run]\nenv = [\"A=theirs\"]\n");
+    let path = scene.path("work/belljar.toml");
+    if std::os::unix::fs::chown(&path, Some(1234), None).is_err() {
+        return skipped("projects: another user", "only the administrator can give files away");
+    }
+    assert_eq!(scene.succeed(&["sh", "-c", "echo $A"]), "\n");
+    let work = scene.path("work");
+    let named =
+        scene.command("work", &["sh", "-c", "echo $A"]).env("BELLJAR_PROJECT", work).output();
+    assert_eq!(stdout(&named.unwrap()), "theirs\n");
+}
+
+/// Regression: a project with folders only could not be installed with `--locked`, and a damaged version not again.
+#[test]
+fn what_is_damaged_in_a_locked_version_is_told_and_installed_again() {
+    let scene = Scene::new(NOTES);
+    scene.succeed(&["install"]);
+    let files = scene.path("home/toolchains/files");
+    let note = std::fs::read_dir(&files).unwrap().map(|file| file.unwrap().path());
+    let note =
+        note.into_iter().find(|path| std::fs::read(path).unwrap() == b"version 1\n").unwrap();
+    std::fs::write(&note, "version 2\n").unwrap();
+    let verified = scene.call(&["toolchain", "verify"]);
+    assert_eq!(verified.status.code(), Some(1));
+    assert!(stdout(&verified).contains("notes 1: share/note is missing or damaged"));
+    scene.succeed(&["install", "--locked"]);
+    assert_eq!(scene.succeed(&["run", "note"]), "version 1\n");
+    assert!(
+        scene.succeed(&["toolchain", "verify"]).contains("notes 1: all files are as they were")
+    );
 }
 
 /// By the package `jsonschema` of PyPI.

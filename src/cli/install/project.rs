@@ -29,7 +29,8 @@ pub fn install(args: &InstallArgs, store: &InstalledToolchains) -> Result<u8> {
         bail!(Usage(format!("{} has no [toolchains]", project.path().display())));
     };
     let old = Lock::read(&project)?;
-    let mut run = Installing { args, store, project: &project, lines: Vec::new() };
+    let needs = old.iter().flat_map(|lock| &lock.toolchains).map(|locked| locked.digest).collect();
+    let mut run = Installing { args, store, project: &project, lines: Vec::new(), needs };
     let mut locked = Vec::new();
     for (name, wanted) in wanted {
         let known = old.as_ref().and_then(|lock| lock.find(name)).filter(|_| !args.update);
@@ -39,7 +40,7 @@ pub fn install(args: &InstallArgs, store: &InstalledToolchains) -> Result<u8> {
         locked.extend(version);
     }
     let lock = Lock::new(locked);
-    if old.as_ref() != Some(&lock) {
+    if old.as_ref().unwrap_or(&Lock::new(Vec::new())) != &lock {
         if args.locked {
             bail!(Usage(format!(
                 "{LOCK_FILE} does not fit {PROJECT_FILE}, and --locked forbids to change it"
@@ -52,9 +53,7 @@ pub fn install(args: &InstallArgs, store: &InstalledToolchains) -> Result<u8> {
     }
     let digests: Vec<Digest> = lock.toolchains.iter().map(|locked| locked.digest).collect();
     if !digests.is_empty() {
-        store.note_needs(&Lock::path(&project), &digests)?;
-        // What cannot be removed now only costs space.
-        let _ = store.gc();
+        store.note_needs(&Lock::path(&project), &digests, false)?;
     }
     if args.json {
         say!("{}", json!(run.lines));
@@ -67,6 +66,8 @@ struct Installing<'a> {
     store: &'a InstalledToolchains,
     project: &'a Project,
     lines: Vec<Value>,
+    /// The digests of what is locked, and of what was installed.
+    needs: Vec<Digest>,
 }
 
 impl Installing<'_> {
@@ -119,6 +120,8 @@ impl Installing<'_> {
         }
         let compiled = if args.no_compile { 0 } else { compile(&toolchain, args)? };
         let shown = Progress::start(format!("installing {name}"), args.quiet);
+        self.needs.push(digest);
+        store.note_needs(&Lock::path(project), &self.needs, true)?;
         toolchain.install_version(store)?;
         drop(shown);
         self.report(&toolchain, compiled);
@@ -134,7 +137,12 @@ impl Installing<'_> {
         known: Option<&Locked>,
     ) -> Result<Option<Locked>> {
         let Self { args, store, .. } = *self;
+        let is_whole = |known: &Locked| -> Result<bool> {
+            Ok(store.damaged_files_of(name, known.digest).is_ok_and(|damaged| damaged.is_empty()))
+        };
         let found = match known {
+            // What is damaged is installed again.
+            Some(known) if !is_whole(known)? => None,
             Some(known) => Toolchain::version(store, name, known.digest)?,
             None if args.update || wanted.source.is_some() => None,
             None if store.names()?.iter().any(|installed| installed == name) => {
@@ -169,7 +177,10 @@ impl Installing<'_> {
 /// Checks that the project is trusted if `source` names something in a registry.
 #[cfg(feature = "oci")]
 fn expect_trusted_registry(project: &Project, source: &str) -> Result<()> {
-    if !is_reference(source) || project.dir.join(source).exists() || project.is_trusted()? {
+    if !is_reference(source)
+        || project.dir.join(source).exists()
+        || project.is_granted(&project.grant_of_source(source))?
+    {
         return Ok(());
     }
     let path = project.path();

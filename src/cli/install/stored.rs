@@ -12,16 +12,27 @@ use crate::cli::text::{count, printable};
 /// Reads all files of the toolchains `names`, or of all.
 pub fn verify(names: &[String], json: bool) -> Result<u8> {
     let store = installed_toolchains()?;
-    let names = if names.is_empty() { store.names()? } else { names.to_vec() };
+    let mut found = Vec::new();
+    let versions = store.versions()?;
+    let is_asked = |name: &str| names.is_empty() || names.iter().any(|asked| asked == name);
+    for (name, version, digest) in versions.iter().filter(|(name, ..)| is_asked(name)) {
+        let damaged = store.damaged_files_of(name, *digest)?;
+        found.push((format!("{name} {}", printable(version)), damaged));
+    }
+    let installed = store.names()?;
+    let is_version = |name: &String| versions.iter().any(|(version, ..)| version == name);
+    let asked = if names.is_empty() { &installed } else { names };
+    for name in asked.iter().filter(|name| installed.contains(name) || !is_version(name)) {
+        found.push((name.clone(), store.damaged_files(name)?));
+    }
     let (mut lines, mut is_damaged) = (Vec::new(), false);
-    for name in &names {
-        let damaged = store.damaged_files(name)?;
+    for (name, damaged) in &found {
         is_damaged |= !damaged.is_empty();
         if json {
             lines.push(json!({ "name": name, "damaged": damaged }));
             continue;
         }
-        for path in &damaged {
+        for path in damaged {
             say!("{name}: {} is missing or damaged", printable(path));
         }
         if damaged.is_empty() {

@@ -9,11 +9,14 @@ use super::file::{PROJECT_FILE, ProjectFile};
 use super::trust;
 use crate::base::ambient;
 use crate::base::digest::Digest;
-use crate::base::disk;
+use crate::base::{disk, own};
 use crate::cli::exit::Usage;
 
 /// Longest `belljar.toml`, and longest file that it names, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// The setting that names the command policy.
+pub const HOST_POLICY: &str = "host-policy";
 
 /// A folder with a `belljar.toml`.
 #[derive(Debug)]
@@ -23,7 +26,8 @@ pub struct Project {
     /// What the file says.
     pub file: ProjectFile,
     text: Vec<u8>,
-    is_trusted: OnceCell<bool>,
+    /// What it may set, if the user trusts it as it is.
+    grants: OnceCell<Option<Vec<String>>>,
 }
 
 /// The project that the variable `BELLJAR_PROJECT` names, or that the current directory or one above it is. `none` is no
@@ -43,11 +47,20 @@ pub fn current() -> Result<Option<Project>> {
     // A directory that was removed is in no project.
     let Ok(dir) = disk::current_dir() else { return Ok(None) };
     for dir in dir.ancestors() {
+        // In a folder such as /tmp anybody can make one.
+        if is_of_another_user(dir) {
+            continue;
+        }
         if let Some(project) = Project::in_dir(dir)? {
             return Ok(Some(project));
         }
     }
     Ok(None)
+}
+
+/// Whether `dir` has a `belljar.toml` of another user.
+fn is_of_another_user(dir: &Path) -> bool {
+    disk::metadata(&dir.join(PROJECT_FILE)).is_ok_and(|file| own::is_of_another_user(&file))
 }
 
 impl Project {
@@ -66,7 +79,7 @@ impl Project {
             text.ok_or_else(|| wrong(format!("it is longer than {FILE_BYTES_MAX} bytes")))?;
         let utf8 = std::str::from_utf8(&text).map_err(|_| wrong("it is not UTF-8".to_owned()))?;
         let file = ProjectFile::parse(utf8, &path)?;
-        Ok(Some(Self { dir: disk::canonical(dir)?, file, text, is_trusted: OnceCell::new() }))
+        Ok(Some(Self { dir: disk::canonical(dir)?, file, text, grants: OnceCell::new() }))
     }
 
     /// The path of its `belljar.toml`.
@@ -77,7 +90,9 @@ impl Project {
     /// The file or folder `path`, relative to the project; or `None` if it is, by links or by `..`, outside of it.
     pub fn path_within(&self, path: &Path) -> Option<PathBuf> {
         let found = disk::canonical(&self.dir.join(path)).ok()?;
-        found.starts_with(&self.dir).then_some(found)
+        // Behind `::` an option has something else.
+        let is_plain = !found.to_string_lossy().contains("::");
+        (is_plain && found.starts_with(&self.dir)).then_some(found)
     }
 
     /// What trust in it covers: `belljar.toml`, and the command policy that this names.
@@ -86,7 +101,7 @@ impl Project {
     /// The policy is too long, or cannot be read.
     pub fn digest(&self) -> Result<Digest> {
         let mut covered = self.text.clone();
-        if let Some(policy) = self.file.run.get("host-policy").and_then(toml::Value::as_str) {
+        if let Some(policy) = self.file.run.get(HOST_POLICY).and_then(toml::Value::as_str) {
             let path = self.dir.join(policy);
             let text = disk::read_at_most(&path, FILE_BYTES_MAX)?;
             let text = text.ok_or_else(|| anyhow!("{} is too long", path.display()))?;
@@ -100,7 +115,7 @@ impl Project {
     /// The project as it is without trust.
     #[must_use]
     pub fn not_trusted(mut self) -> Self {
-        self.is_trusted = OnceCell::from(false);
+        self.grants = OnceCell::from(None);
         self
     }
 
@@ -109,13 +124,31 @@ impl Project {
     /// # Errors
     /// `BELLJAR_HOME` cannot be read, or others can write to it.
     pub fn is_trusted(&self) -> Result<bool> {
-        if let Some(known) = self.is_trusted.get() {
-            return Ok(*known);
+        Ok(self.grants()?.is_some())
+    }
+
+    /// Whether the user trusts it as it is now, and was shown `grant` before.
+    ///
+    /// # Errors
+    /// As [`Project::is_trusted`].
+    pub fn is_granted(&self, grant: &str) -> Result<bool> {
+        Ok(self.grants()?.is_some_and(|grants| grants.iter().any(|known| known == grant)))
+    }
+
+    fn grants(&self) -> Result<Option<&[String]>> {
+        if self.grants.get().is_none() {
+            let grants = match trust::trusted(&self.dir)? {
+                Some(trusted) if trusted.digest == self.digest()? => Some(trusted.grants),
+                _ => None,
+            };
+            let _ = self.grants.set(grants);
         }
-        let trusted = match trust::trusted(&self.dir)? {
-            None => false,
-            Some(trusted) => trusted.digest == self.digest()?,
-        };
-        Ok(*self.is_trusted.get_or_init(|| trusted))
+        Ok(self.grants.get().and_then(Option::as_deref))
+    }
+
+    /// What a source of a toolchain that is not in the project is granted as.
+    pub fn grant_of_source(&self, source: &str) -> String {
+        let found = disk::canonical(&self.dir.join(source)).unwrap_or_default();
+        format!("source {source} at {}", found.display())
     }
 }

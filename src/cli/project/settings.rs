@@ -1,13 +1,15 @@
 //! The defaults of runs in a project.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt::Write;
 use std::path::Path;
 
 use anyhow::Result;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command};
 
-use super::current::{Project, current};
+use super::current::{HOST_POLICY, Project, current};
+use crate::base::disk;
 use crate::cli::args::host::CallArgs;
 use crate::cli::args::record::RecordArgs;
 use crate::cli::args::run::RunArgs;
@@ -137,6 +139,8 @@ pub struct Ignored {
     pub value: String,
     /// Why.
     pub why: String,
+    /// What `belljar trust` shows, and lets.
+    pub grant: String,
 }
 
 /// The command line `words`, with the settings of the current project before the options of a command that takes them.
@@ -233,14 +237,19 @@ fn of(project: &Project, command: &Command, given: &ArgMatches) -> Result<Settin
         if is_given(&id) && !is_list || setting.unless.iter().filter(known).any(|id| is_given(id)) {
             continue;
         }
+        let is_path = matches!(setting.rule, Rule::Within) || setting.name == HOST_POLICY;
+        if is_path && !(value.is_str() || value.is_array()) {
+            return Err(wrong(name, "expected a text").into());
+        }
         for text in texts(value, is_list).map_err(|what| wrong(name, what))? {
             match setting.word(text.as_deref(), arg, project)? {
                 Ok(word) if is_list && setting.is_replaced(&word, given) => {}
                 Ok(word) => settings.used.push(Used { name: setting.name, word }),
-                Err(why) => settings.ignored.push(Ignored {
+                Err((why, grant)) => settings.ignored.push(Ignored {
                     name: setting.name,
                     value: text.unwrap_or_else(|| "true".to_owned()),
                     why,
+                    grant,
                 }),
             }
         }
@@ -272,12 +281,14 @@ impl Setting {
         text: Option<&str>,
         arg: &Arg,
         project: &Project,
-    ) -> Result<Result<OsString, String>> {
+    ) -> Result<Result<OsString, (String, String)>> {
         let Some(text) = text else {
-            let counts = matches!(self.rule, Rule::Any) || project.is_trusted()?;
+            let grant = format!("{} = true", self.name);
+            let counts = matches!(self.rule, Rule::Any) || project.is_granted(&grant)?;
             let word = format!("--{}", self.name).into();
-            return Ok(if counts { Ok(word) } else { Err(BEYOND.to_owned()) });
+            return Ok(if counts { Ok(word) } else { Err((BEYOND.to_owned(), grant)) });
         };
+        let mut grant = format!("{} = {text}", self.name);
         let mut text = OsString::from(text);
         let beyond = match &self.rule {
             Rule::Any => None,
@@ -295,10 +306,16 @@ impl Setting {
             }
             Rule::Within => self.within(&mut text, project),
         };
+        if matches!(self.rule, Rule::Within) {
+            let _ = write!(grant, " at {}", text.display());
+        }
+        if self.name == HOST_POLICY {
+            text = project.dir.join(&text).into();
+        }
         if let Some(why) = beyond
-            && !project.is_trusted()?
+            && !project.is_granted(&grant)?
         {
-            return Ok(Err(why));
+            return Ok(Err((why, grant)));
         }
         let mut word = OsString::from(format!("--{}=", self.name));
         word.push(text);
@@ -326,7 +343,11 @@ impl Setting {
             _ => (given.clone(), None),
         };
         let found = project.path_within(Path::new(&path));
-        *text = found.clone().unwrap_or_else(|| project.dir.join(&path)).into();
+        let leads_to = || {
+            let path = project.dir.join(&path);
+            disk::canonical(&path).unwrap_or(path)
+        };
+        *text = found.clone().unwrap_or_else(leads_to).into();
         // The program finds it under the name that it has in the file.
         let rest = match (self.name, dir_mount(given)) {
             ("dir", Ok(mount)) => {
@@ -341,7 +362,10 @@ impl Setting {
         }
         match found {
             Some(_) => None,
-            None => Some(format!("{} is outside of the project", path.display())),
+            None => {
+                let path = printable(&path.to_string_lossy());
+                Some(format!("{path} is outside of the project"))
+            }
         }
     }
 }

@@ -50,7 +50,8 @@ impl Wanted {
 /// # Errors
 /// [`Usage`].
 pub fn expect_within(project: &Project, source: &str) -> Result<()> {
-    if project.path_within(Path::new(source)).is_some() || project.is_trusted()? {
+    let is_within = project.path_within(Path::new(source)).is_some();
+    if is_within || project.is_granted(&project.grant_of_source(source))? {
         return Ok(());
     }
     let (path, source) = (project.path(), printable(source));
@@ -102,12 +103,21 @@ pub fn of(
                 "--locked: {} has no {LOCK_FILE}: run `belljar install` there, and commit the file",
                 project.dir.display()
             ))),
+            None if wanted.source.is_some() => bail!(not_installed(name, project)),
             None => installed(name, wanted, project, store)?,
         };
         let Locked { version, digest, .. } = locked;
         toolchains = toolchains.with_version(store, name, &version, digest)?;
     }
     Ok(Some(toolchains))
+}
+
+fn not_installed(name: &str, project: &Project) -> Usage {
+    Usage(format!(
+        "{} names {name}, which is not installed: run `belljar install` in {}",
+        project.path().display(),
+        project.dir.display()
+    ))
 }
 
 /// The toolchain that is installed under `name`, for a project without a lock file.
@@ -119,11 +129,7 @@ fn installed(
 ) -> Result<Locked> {
     let dir = project.dir.display();
     if !store.names()?.iter().any(|known| known == name) {
-        let path = project.path();
-        bail!(Usage(format!(
-            "{} names {name}, which is not installed: run `belljar install` in {dir}",
-            path.display()
-        )));
+        bail!(not_installed(name, project));
     }
     let found = Toolchain::installed(store, name)?;
     let version = found.manifest().version.clone();

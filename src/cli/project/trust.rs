@@ -22,6 +22,8 @@ pub struct Trusted {
     pub dir: PathBuf,
     /// The digest of what was trusted.
     pub digest: Digest,
+    /// What it may set: settings as they were shown, with the paths to which they led.
+    pub grants: Vec<String>,
 }
 
 fn trust_dir() -> Result<PathBuf> {

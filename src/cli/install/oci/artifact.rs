@@ -2,8 +2,9 @@
 //! single module, as other tools push it, is a toolchain with one program.
 
 use std::collections::BTreeMap;
-use std::io::Cursor;
-use std::path::Path;
+use std::fs::File;
+use std::io::{Cursor, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use oci_client::manifest::{OciDescriptor, OciImageManifest};
@@ -37,7 +38,7 @@ const CONFIG: &str = "application/vnd.wasm.config.v0+json";
 const TITLE: &str = "org.opencontainers.image.title";
 
 /// The folder of downloads in that of installed toolchains.
-const DOWNLOADS: &str = "downloads";
+const DOWNLOADS: &str = crate::toolchain::DOWNLOADS;
 
 /// Pushes `toolchain` to `registry`; returns the digest of the artifact's manifest, which depends on the toolchain alone.
 ///
@@ -139,9 +140,9 @@ pub fn pull(
     };
     let toolchain = ToolchainFolder::of(folder.path(), manifest)
         .with_context(|| format!("{} is not what its manifest says", registry.name()))?;
-    for file in pulling.fetched {
+    for (path, _locked) in pulling.fetched {
         // What cannot be removed only costs space.
-        let _ = disk::remove_file(&file);
+        let _ = disk::remove_file(&path);
     }
     Ok((folder, toolchain))
 }
@@ -156,7 +157,7 @@ struct Pulling<'a> {
     store: &'a Path,
     quiet: bool,
     /// The files that can be removed.
-    fetched: Vec<std::path::PathBuf>,
+    fetched: Vec<(PathBuf, File)>,
 }
 
 impl Pulling<'_> {
@@ -166,14 +167,14 @@ impl Pulling<'_> {
             bail!("the path {path:?} of a layer leads elsewhere");
         }
         let shown = Progress::start(format!("pulling {}", printable(path)), self.quiet);
-        let fetched = self.registry.blob(layer, &self.store.join(DOWNLOADS), &shown)?;
+        let (fetched, mut file) = self.registry.blob(layer, &self.store.join(DOWNLOADS), &shown)?;
         let target = at(into, path);
         disk::create_private_dir_all(disk::folder_of(&target))?;
         let mut copy = disk::create_new_private(&target)
             .with_context(|| format!("{path:?} comes twice, or is a folder"))?;
-        std::io::copy(&mut disk::open(&fetched)?, &mut copy)
-            .map_err(DiskError::new("write", &target))?;
-        self.fetched.push(fetched);
+        file.seek(SeekFrom::Start(0)).map_err(DiskError::new("read", &fetched))?;
+        std::io::copy(&mut file, &mut copy).map_err(DiskError::new("write", &target))?;
+        self.fetched.push((fetched, file));
         Ok(())
     }
 
@@ -185,11 +186,11 @@ impl Pulling<'_> {
         into: &Path,
     ) -> Result<Manifest> {
         let shown = Progress::start("pulling files".to_owned(), self.quiet);
-        let fetched = self.registry.blob(files, &self.store.join(DOWNLOADS), &shown)?;
+        let (fetched, file) = self.registry.blob(files, &self.store.join(DOWNLOADS), &shown)?;
         let manifest = bundle::unpack(&fetched, into, Modules::Apart)
             .with_context(|| format!("the layer {} is damaged", files.digest))?;
         drop(shown);
-        self.fetched.push(fetched);
+        self.fetched.push((fetched, file));
         let modules = of_type(artifact, &[MODULE]);
         for path in manifest.modules() {
             let title = |layer: &&&OciDescriptor| title(layer) == Some(path);

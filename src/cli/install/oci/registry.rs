@@ -146,7 +146,8 @@ impl Registry {
         anyhow::Error::from(error).context(message)
     }
 
-    /// Fetches the blob of `descriptor` into a file in the folder `dir`, and checks its length and digest. What a killed
+    /// Fetches the blob of `descriptor` into a file in the folder `dir`, which is locked until it is closed, and checks its
+    /// length and digest. What a killed
     /// process has fetched of it is not fetched again.
     ///
     /// # Errors
@@ -156,7 +157,7 @@ impl Registry {
         descriptor: &OciDescriptor,
         dir: &Path,
         shown: &Progress,
-    ) -> Result<PathBuf> {
+    ) -> Result<(PathBuf, File)> {
         let digest = &descriptor.digest;
         let hex = digest.strip_prefix("sha256:").filter(|hex| {
             hex.len() == 64 && hex.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
@@ -166,14 +167,22 @@ impl Registry {
             .with_context(|| format!("the blob {digest} has the length {}", descriptor.size))?;
         disk::create_private_dir_all(dir)?;
         let path = dir.join(hex);
-        let mut file = disk::open_lock(&path)?;
-        // Another process may be fetching it.
-        file.lock().map_err(DiskError::new("lock", &path))?;
+        let mut file = loop {
+            let file = disk::open_lock(&path)?;
+            // Another process may be fetching it, and remove it then.
+            file.lock().map_err(DiskError::new("lock", &path))?;
+            if disk::is_at(&file, &path) {
+                break file;
+            }
+        };
         let mut attempts = 0;
         loop {
             let before = file.metadata().map_err(DiskError::new("examine", &path))?.len();
             if before == len_bytes {
                 break;
+            }
+            if before > len_bytes {
+                file.set_len(0).map_err(DiskError::new("truncate", &path))?;
             }
             let fetched = self.runtime.block_on(self.fetch(digest, len_bytes, &mut file, shown));
             let after = file.metadata().map_err(DiskError::new("examine", &path))?.len();
@@ -197,7 +206,7 @@ impl Registry {
                 self.name()
             );
         }
-        Ok(path)
+        Ok((path, file))
     }
 
     /// Appends what is missing of a blob to `file`.
