@@ -46,7 +46,7 @@ pub fn current() -> Result<Option<Project>> {
     }
     // A directory that was removed is in no project.
     let Ok(dir) = disk::current_dir() else { return Ok(None) };
-    for dir in dir.ancestors() {
+    for dir in dir.ancestors().filter(|dir| dir.join(PROJECT_FILE).exists()) {
         // In a folder such as /tmp anybody can make one.
         if is_of_another_user(dir) {
             continue;

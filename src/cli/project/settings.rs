@@ -360,13 +360,10 @@ impl Setting {
             text.push(OsStr::new("::"));
             text.push(rest);
         }
-        match found {
-            Some(_) => None,
-            None => {
-                let path = printable(&path.to_string_lossy());
-                Some(format!("{path} is outside of the project"))
-            }
-        }
+        found.is_none().then(|| {
+            let path = printable(&path.to_string_lossy());
+            format!("{path} is outside of the project")
+        })
     }
 }
 
