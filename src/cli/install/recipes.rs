@@ -67,6 +67,8 @@ struct Committed {
     files: &'static [(&'static str, &'static [u8])],
 }
 
+const FPGA_DRIVER: &[u8] = include_bytes!("../../../toolchains/fpga/driver.sh");
+
 const RECIPES: [Committed; 6] = [
     Committed {
         name: "avr-gcc",
@@ -85,7 +87,7 @@ const RECIPES: [Committed; 6] = [
     Committed {
         name: "nextpnr-ice40",
         text: include_str!("../../../toolchains/nextpnr-ice40/recipe.json"),
-        files: &[("driver.sh", include_bytes!("../../../toolchains/nextpnr-ice40/driver.sh"))],
+        files: &[("driver.sh", FPGA_DRIVER)],
     },
     Committed {
         name: "python",
@@ -100,7 +102,7 @@ const RECIPES: [Committed; 6] = [
     Committed {
         name: "yosys",
         text: include_str!("../../../toolchains/yosys/recipe.json"),
-        files: &[("driver.sh", include_bytes!("../../../toolchains/yosys/driver.sh"))],
+        files: &[("driver.sh", FPGA_DRIVER)],
     },
 ];
 
