@@ -30,7 +30,7 @@ struct Line {
 
 pub fn run(args: &ConfigArgs) -> Result<u8> {
     let project = project::current()?;
-    let (command, settings) = match &project {
+    let (command, settings) = match project {
         Some(project) => settings::of_run(project)?,
         None => (RunArgs::augment_args(Command::new("run")), Settings::default()),
     };
@@ -38,7 +38,7 @@ pub fn run(args: &ConfigArgs) -> Result<u8> {
     let lines: Vec<Line> =
         settings::names().flat_map(|name| lines_of(name, &command, &given, &settings)).collect();
     let store = installed_toolchains()?;
-    let toolchains = match &project {
+    let toolchains = match project {
         Some(project) => toolchains(project, &store)?,
         None => Vec::new(),
     };
@@ -52,7 +52,7 @@ pub fn run(args: &ConfigArgs) -> Result<u8> {
             .iter()
             .map(|it| json!({ "name": it.name, "value": it.value, "why": it.why }))
             .collect();
-        let described = match &project {
+        let described = match project {
             Some(project) => json!({ "dir": project.dir, "trusted": project.is_trusted()? }),
             None => Value::Null,
         };
@@ -66,7 +66,7 @@ pub fn run(args: &ConfigArgs) -> Result<u8> {
         );
         return Ok(0);
     }
-    print(project.as_ref(), &lines, &settings, &toolchains)
+    print(project, &lines, &settings, &toolchains)
 }
 
 fn print(
@@ -133,16 +133,14 @@ fn lines_of(
             .map(|word| Line { name, value: value(word), from: PROJECT_FILE })
             .collect();
     }
-    let id = name.replace('-', "_");
-    let Some(arg) = command.get_arguments().find(|arg| *arg.get_id() == *id) else {
-        return Vec::new();
-    };
-    let from = match given.value_source(&id) {
+    let Some(arg) = settings::option(command, name) else { return Vec::new() };
+    let id = arg.get_id().as_str();
+    let from = match given.value_source(id) {
         Some(clap::parser::ValueSource::EnvVariable) => "environment",
         Some(_) if arg.get_action().takes_values() => "default",
         _ => return Vec::new(),
     };
-    let values = given.get_raw(&id).into_iter().flatten();
+    let values = given.get_raw(id).into_iter().flatten();
     values.map(|value| Line { name, value: value.to_string_lossy().into_owned(), from }).collect()
 }
 

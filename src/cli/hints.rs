@@ -12,7 +12,7 @@ use super::exit::{Hinted, Usage};
 use super::setup;
 use super::text::printable;
 use crate::base::disk;
-use crate::toolchain::similar;
+use crate::toolchain::{meant, similar};
 use crate::{ProgramError, ResolveError, Resolved, RunError};
 
 /// The long options of the command `path`, such as `["sandbox", "exec"]`, without their dashes.
@@ -50,11 +50,7 @@ pub fn taken_elsewhere(option: &str, path: &[&str]) -> Option<String> {
 fn did_you_mean(word: &str, known: &[String], prefix: &str) -> String {
     let similar: Vec<String> =
         similar(word, known).iter().map(|name| format!("{prefix}{name}")).collect();
-    if similar.is_empty() {
-        String::new()
-    } else {
-        format!("; did you mean {}?", similar.join(", "))
-    }
+    meant(&similar)
 }
 
 /// The error for `option` in the place of PROGRAM, or of the script, of the command `path`.

@@ -59,7 +59,7 @@ pub fn named_toolchains(dirs: &[PathBuf]) -> Result<Toolchains> {
 /// The toolchains that the project of the current directory names, if it names some.
 pub fn project_toolchains(store: &InstalledToolchains, locked: bool) -> Result<Option<Toolchains>> {
     let of_project = match project::current()? {
-        Some(project) => project::toolchains::of(&project, store, locked)?,
+        Some(project) => project::toolchains::of(project, store, locked)?,
         None => None,
     };
     if locked && of_project.is_none() {

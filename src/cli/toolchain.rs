@@ -116,8 +116,7 @@ fn say_line(Manifest { name, version, description, .. }: &Manifest) {
 
 fn inspect(named: &str, json: bool) -> Result<u8> {
     let store = installed_toolchains()?;
-    let is_installed = store.names()?.iter().any(|name| name == named);
-    let toolchain = if is_installed {
+    let toolchain = if store.has(named)? {
         Toolchain::installed(&store, named)?
     } else {
         let opened = Toolchain::open(Path::new(named))?;

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::args::toolchain::TrustArgs;
 use super::exit::Usage;
+use super::install::project::is_beyond;
 use super::project::settings;
 use super::project::{self, PROJECT_FILE, Project, Trusted};
 use super::text::printable;
@@ -22,7 +23,7 @@ pub fn run(args: &TrustArgs) -> Result<u8> {
     let mut grants: Vec<String> = settings.ignored.into_iter().map(|it| it.grant).collect();
     for (name, wanted) in project.file.toolchains.iter().flatten() {
         let Some(source) = &wanted.source else { continue };
-        if is_remote(source) || project.path_within(Path::new(source)).is_none() {
+        if is_beyond(&project, source) {
             grants.push(project.grant_of_source(source));
             asked.push(format!("toolchains.{name} = {}", printable(source)));
         }
@@ -38,16 +39,6 @@ pub fn run(args: &TrustArgs) -> Result<u8> {
     let what = if asked.is_empty() { "; it asks for nothing that needs this" } else { "" };
     say!("trusted {}, until {PROJECT_FILE} changes{what}", project.dir.display());
     Ok(0)
-}
-
-#[cfg(feature = "oci")]
-fn is_remote(source: &str) -> bool {
-    super::install::oci::is_reference(source)
-}
-
-#[cfg(not(feature = "oci"))]
-fn is_remote(_: &str) -> bool {
-    false
 }
 
 fn revoke(args: &TrustArgs) -> Result<u8> {
@@ -70,7 +61,10 @@ fn revoke(args: &TrustArgs) -> Result<u8> {
 fn project_of(dir: Option<&Path>) -> Result<Project> {
     let found = match dir {
         Some(dir) => Project::in_dir(dir)?,
-        None => project::current()?,
+        None => match project::current()? {
+            Some(project) => Project::in_dir(&project.dir)?,
+            None => None,
+        },
     };
     match (found, dir) {
         (Some(project), _) => Ok(project),

@@ -138,6 +138,21 @@ impl InstalledToolchains {
         Ok(files.iter().filter_map(name).collect())
     }
 
+    /// Whether a toolchain is installed under `name`.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn has(&self, name: &str) -> Result<bool, DiskError> {
+        Ok(self.names()?.iter().any(|known| known == name))
+    }
+
+    fn expect_installed(&self, name: &str) -> Result<(), InstallError> {
+        if self.has(name)? {
+            return Ok(());
+        }
+        Err(InstallError::NotInstalled { name: name.to_owned(), names: self.names()? })
+    }
+
     fn record_path(&self, name: &str) -> PathBuf {
         self.dir.join(format!("{name}.{RECORD}"))
     }
@@ -269,19 +284,13 @@ impl InstalledToolchains {
     /// [`InstallError`]: `NotInstalled`; `Record` or `Store` if something is damaged; `Disk`.
     #[cfg(feature = "import")]
     pub fn unpack(&self, name: &str, into: &Path) -> Result<Manifest, InstallError> {
-        let names = self.names()?;
-        if !names.iter().any(|known| known == name) {
-            return Err(InstallError::NotInstalled { name: name.to_owned(), names });
-        }
+        self.expect_installed(name)?;
         let _hold = self.hold();
         let record = self.record(name)?;
         let text = self.cas.get(record.digest, RECORD_BYTES_MAX)?;
         let manifest = Manifest::parse(&self.record_path(name), &text)?;
         let files = self.files(&record);
-        let files = files.list().map_err(|message| InstallError::Record {
-            path: self.record_path(name),
-            message: message.to_owned(),
-        })?;
+        let files = files.list_of(&self.record_path(name))?;
         for file in files.iter() {
             let target = super::names::at(into, file.path);
             disk::create_private_dir_all(disk::folder_of(&target))?;
@@ -316,20 +325,14 @@ impl InstalledToolchains {
     /// # Errors
     /// [`InstallError`]: `NotInstalled`, `Disk`, `Record`, `Manifest`.
     pub fn damaged_files(&self, name: &str) -> Result<Vec<String>, InstallError> {
-        let names = self.names()?;
-        if !names.iter().any(|known| known == name) {
-            return Err(InstallError::NotInstalled { name: name.to_owned(), names });
-        }
+        self.expect_installed(name)?;
         let _hold = self.hold();
         self.damaged(&self.record(name)?, &self.record_path(name))
     }
 
     fn damaged(&self, record: &Record, path: &Path) -> Result<Vec<String>, InstallError> {
         let files = self.files(record);
-        let files = files.list().map_err(|message| InstallError::Record {
-            path: path.to_owned(),
-            message: message.to_owned(),
-        })?;
+        let files = files.list_of(path)?;
         let is_damaged =
             |file: &StoredFile<'_>| self.cas.open(file.content, file.len_bytes).is_err();
         Ok(files.iter().filter(is_damaged).map(|file| file.path.to_owned()).collect())
@@ -340,10 +343,7 @@ impl InstalledToolchains {
     /// # Errors
     /// [`InstallError`].
     pub fn uninstall(&self, name: &str) -> Result<Option<Removed>, InstallError> {
-        let names = self.names()?;
-        if !names.iter().any(|known| known == name) {
-            return Err(InstallError::NotInstalled { name: name.to_owned(), names });
-        }
+        self.expect_installed(name)?;
         let lock = self.lock()?;
         disk::remove_file(&self.record_path(name))?;
         drop(lock);
@@ -359,8 +359,8 @@ impl InstalledToolchains {
         Some(file)
     }
 
-    /// Removes what killed processes left, the versions that no project needs any more, and the contents that no installed toolchain has: of replaced
-    /// versions, and of killed processes. Returns `None`, and removes nothing, while a run may need them.
+    /// Removes what killed processes left, the versions that no project needs any more, and the contents that no installed
+    /// toolchain has. Returns `None`, and removes no contents, while a run may need them.
     ///
     /// # Errors
     /// [`InstallError`]; if a record is damaged, nothing is removed.
@@ -402,10 +402,7 @@ impl InstalledToolchains {
     ) -> Result<(), InstallError> {
         keep.extend([record.digest, record.list]);
         let files = self.files(record);
-        let files = files.list().map_err(|message| InstallError::Record {
-            path: path.to_owned(),
-            message: message.to_owned(),
-        })?;
+        let files = files.list_of(path)?;
         keep.extend(files.iter().map(|file| file.content));
         Ok(())
     }
@@ -427,6 +424,17 @@ impl StoredFiles {
             FileList::decode(list)
         };
         self.read.get_or_init(read).as_ref().map_err(String::as_str)
+    }
+
+    /// As [`StoredFiles::list`], for the toolchain whose record is the file `record`.
+    ///
+    /// # Errors
+    /// [`InstallError::Record`].
+    fn list_of(&self, record: &Path) -> Result<&FileList, InstallError> {
+        self.list().map_err(|message| InstallError::Record {
+            path: record.to_owned(),
+            message: message.to_owned(),
+        })
     }
 
     /// The store of the contents.

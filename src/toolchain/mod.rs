@@ -24,5 +24,7 @@ pub(crate) use manifest::MANIFEST_BYTES_MAX;
 pub use manifest::{FileEntry, MANIFEST, Manifest, ManifestError, Problem, ProgramEntry};
 #[cfg(feature = "import")]
 pub(crate) use names::at;
+#[cfg(feature = "cli")]
+pub(crate) use registry::meant;
 pub use registry::{ResolveError, Resolved, Toolchains, similar};
 pub use temporary::{DOWNLOADS, Temporary};

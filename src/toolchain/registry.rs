@@ -73,7 +73,8 @@ fn places(name: &str, searched: &[PathBuf]) -> String {
     format!("for {name}.wasm in {}, then among the built-in programs", dirs.join(", then "))
 }
 
-fn meant(similar: &[String]) -> String {
+/// The end of a message about a name that is unknown, with those that are `similar`.
+pub fn meant(similar: &[String]) -> String {
     if similar.is_empty() {
         String::new()
     } else {

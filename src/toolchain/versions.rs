@@ -60,7 +60,7 @@ impl InstalledToolchains {
             let message = format!("it is of another version, {}", record.digest);
             return Err(InstallError::Record { path, message });
         }
-        if !self.names()?.iter().any(|known| known == name) {
+        if !self.has(name)? {
             return Ok(None);
         }
         Ok(Some(self.record(name)?).filter(|record| record.digest == digest))

@@ -1,6 +1,7 @@
 //! Bundles: a toolchain as one file, a zip archive whose bytes depend on the toolchain alone: the manifest with all its
 //! files, then these in the order of their paths, with one time and one compression.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -11,7 +12,7 @@ use zip::{CompressionMethod, DateTime, System, ZipArchive, ZipWriter};
 
 use super::archive;
 use crate::base::{atomic_file, disk};
-use crate::toolchain::{MANIFEST, MANIFEST_BYTES_MAX, at};
+use crate::toolchain::{FileEntry, MANIFEST, MANIFEST_BYTES_MAX, at};
 use crate::{Manifest, ToolchainFolder};
 
 /// Level of the compression: changing it changes the bytes of all bundles.
@@ -42,9 +43,11 @@ pub enum Modules {
 }
 
 impl Modules {
-    /// Whether the bundle of `manifest` has the file `path`.
-    fn has(self, manifest: &Manifest, path: &str) -> bool {
-        self == Self::Inside || !manifest.modules().contains(path)
+    /// The files of `manifest` that its bundle has, by their paths.
+    fn files(self, manifest: &Manifest) -> BTreeMap<&str, &FileEntry> {
+        let apart = if self == Self::Inside { BTreeSet::new() } else { manifest.modules() };
+        let files = manifest.files.iter().map(|(path, entry)| (path.as_str(), entry));
+        files.filter(|(path, _)| !apart.contains(path)).collect()
     }
 }
 
@@ -67,8 +70,8 @@ pub fn write(toolchain: &ToolchainFolder, modules: Modules, file: &mut File) -> 
     let text = manifest.to_text();
     archive.start_file(MANIFEST, options(text.len() as u64, false))?;
     archive.write_all(text.as_bytes())?;
-    for (name, entry) in manifest.files.iter().filter(|(name, _)| modules.has(manifest, name)) {
-        archive.start_file(name.as_str(), options(entry.len_bytes, entry.executable))?;
+    for (name, entry) in modules.files(manifest) {
+        archive.start_file(name, options(entry.len_bytes, entry.executable))?;
         let opened = toolchain.open_file(name)?;
         let copied = std::io::copy(&mut opened.take(entry.len_bytes + 1), &mut archive)?;
         if copied != entry.len_bytes {
@@ -104,10 +107,10 @@ pub fn unpack(file: &Path, into: &Path, modules: Modules) -> Result<Manifest> {
         bail!("it has a path twice: {entries} entries, and {} paths", archive.len());
     }
     let manifest = manifest(&mut archive)?;
-    let count = manifest.files.keys().filter(|path| modules.has(&manifest, path)).count();
-    if archive.len() != count + 1 {
+    let files = modules.files(&manifest);
+    if archive.len() != files.len() + 1 {
         let found = archive.len().saturating_sub(1);
-        bail!("it has {found} files, and its manifest {count}");
+        bail!("it has {found} files, and its manifest {}", files.len());
     }
     for index in 0..archive.len() {
         let mut entry =
@@ -116,8 +119,7 @@ pub fn unpack(file: &Path, into: &Path, modules: Modules) -> Result<Manifest> {
         if name == MANIFEST {
             continue;
         }
-        let stated = manifest.files.get(&name).filter(|_| modules.has(&manifest, &name));
-        let Some(stated) = stated else {
+        let Some(stated) = files.get(name.as_str()) else {
             bail!("{name:?} is not in its manifest");
         };
         if !entry.is_file() || entry.is_symlink() {

@@ -8,7 +8,7 @@ pub mod bundle;
 pub mod import;
 #[cfg(feature = "oci")]
 pub mod oci;
-mod project;
+pub mod project;
 #[cfg_attr(
     not(feature = "import"),
     allow(dead_code, reason = "importing needs all of a recipe, listing its name")
@@ -32,7 +32,7 @@ use super::text::{count, printable};
 use crate::base::digest::Digest;
 use crate::base::disk;
 use crate::engine::{Engine, EngineConfig, Program, UnknownImports};
-use crate::toolchain::{MANIFEST, Temporary, similar};
+use crate::toolchain::{MANIFEST, Temporary, meant, similar};
 use crate::{
     InstalledToolchains, Manifest, Module, Removed, Toolchain, ToolchainFolder, Toolchains,
 };
@@ -158,12 +158,7 @@ fn open(
         return Ok(Unpacked { toolchain, _folder: Some(folder) });
     }
     let known: Vec<String> = recipes::names().map(str::to_owned).collect();
-    let meant = similar(&source.to_lowercase(), &known);
-    let meant = if meant.is_empty() {
-        String::new()
-    } else {
-        format!("; did you mean {}?", meant.join(", "))
-    };
+    let meant = meant(&similar(&source.to_lowercase(), &known));
     Err(Usage(format!(
         "there is no such folder or bundle, and no recipe of this name{meant} (recipes: {})",
         names()

@@ -1,10 +1,10 @@
 //! Installs the toolchains that a project names.
 
+use std::path::Path;
+
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-#[cfg(feature = "oci")]
-use super::oci::is_reference;
 use super::{Unpacked, compile, line, open, recipes, tell};
 use crate::base::digest::Digest;
 use crate::cli::args::toolchain::InstallArgs;
@@ -28,9 +28,9 @@ pub fn install(args: &InstallArgs, store: &InstalledToolchains) -> Result<u8> {
     let Some(wanted) = &project.file.toolchains else {
         bail!(Usage(format!("{} has no [toolchains]", project.path().display())));
     };
-    let old = Lock::read(&project)?;
+    let old = Lock::read(project)?;
     let needs = old.iter().flat_map(|lock| &lock.toolchains).map(|locked| locked.digest).collect();
-    let mut run = Installing { args, store, project: &project, lines: Vec::new(), needs };
+    let mut run = Installing { args, store, project, lines: Vec::new(), needs };
     let mut locked = Vec::new();
     for (name, wanted) in wanted {
         let known = old.as_ref().and_then(|lock| lock.find(name)).filter(|_| !args.update);
@@ -48,12 +48,12 @@ pub fn install(args: &InstallArgs, store: &InstalledToolchains) -> Result<u8> {
         }
         // A project with folders only needs none.
         if old.is_some() || !lock.toolchains.is_empty() {
-            lock.write(&project)?;
+            lock.write(project)?;
         }
     }
     let digests: Vec<Digest> = lock.toolchains.iter().map(|locked| locked.digest).collect();
     if !digests.is_empty() {
-        store.note_needs(&Lock::path(&project), &digests, false)?;
+        store.note_needs(&Lock::path(project), &digests, false)?;
     }
     if args.json {
         say!("{}", json!(run.lines));
@@ -101,7 +101,6 @@ impl Installing<'_> {
         let source = wanted.source.as_deref().unwrap_or(name);
         let is_recipe = recipes::find(source).is_some();
         if !is_recipe {
-            #[cfg(feature = "oci")]
             expect_trusted_registry(project, source)?;
             expect_within(project, source)?;
         }
@@ -137,15 +136,15 @@ impl Installing<'_> {
         known: Option<&Locked>,
     ) -> Result<Option<Locked>> {
         let Self { args, store, .. } = *self;
-        let is_whole = |known: &Locked| -> Result<bool> {
-            Ok(store.damaged_files_of(name, known.digest).is_ok_and(|damaged| damaged.is_empty()))
+        let is_whole = |known: &Locked| {
+            store.damaged_files_of(name, known.digest).is_ok_and(|damaged| damaged.is_empty())
         };
         let found = match known {
             // What is damaged is installed again.
-            Some(known) if !is_whole(known)? => None,
+            Some(known) if !is_whole(known) => None,
             Some(known) => Toolchain::version(store, name, known.digest)?,
             None if args.update || wanted.source.is_some() => None,
-            None if store.names()?.iter().any(|installed| installed == name) => {
+            None if store.has(name)? => {
                 let fits = |found: &Toolchain| {
                     let version = &found.manifest().version;
                     wanted.version.as_ref().is_none_or(|wanted| wanted == version)
@@ -155,14 +154,12 @@ impl Installing<'_> {
             None => None,
         };
         let Some(found) = found else { return Ok(None) };
-        let (manifest, digest) = (found.manifest(), found.digest());
         if args.json {
-            self.lines.push(line(manifest, digest, 0));
+            self.lines.push(line(found.manifest(), found.digest(), 0));
         } else if !args.quiet {
-            tell(manifest);
+            tell(found.manifest());
         }
-        let version = manifest.version.clone();
-        Ok(Some(Locked { name: name.to_owned(), version, digest }))
+        Ok(Some(Locked::of(&found)))
     }
 
     fn report(&mut self, toolchain: &crate::ToolchainFolder, compiled: usize) {
@@ -175,12 +172,8 @@ impl Installing<'_> {
 }
 
 /// Checks that the project is trusted if `source` names something in a registry.
-#[cfg(feature = "oci")]
 fn expect_trusted_registry(project: &Project, source: &str) -> Result<()> {
-    if !is_reference(source)
-        || project.dir.join(source).exists()
-        || project.is_granted(&project.grant_of_source(source))?
-    {
+    if !is_remote(project, source) || project.is_granted(&project.grant_of_source(source))? {
         return Ok(());
     }
     let path = project.path();
@@ -189,4 +182,19 @@ fn expect_trusted_registry(project: &Project, source: &str) -> Result<()> {
         path.display(),
         printable(source)
     )))
+}
+
+/// Whether the source `source` of a toolchain counts only once `project` is trusted: it is in a registry, or outside.
+pub fn is_beyond(project: &Project, source: &str) -> bool {
+    is_remote(project, source) || project.path_within(Path::new(source)).is_none()
+}
+
+#[cfg(feature = "oci")]
+fn is_remote(project: &Project, source: &str) -> bool {
+    super::oci::is_reference(source) && !project.dir.join(source).exists()
+}
+
+#[cfg(not(feature = "oci"))]
+fn is_remote(_: &Project, _: &str) -> bool {
+    false
 }

@@ -1,7 +1,7 @@
 //! The project of the current directory.
 
-use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use anyhow::{Result, anyhow};
 
@@ -27,7 +27,7 @@ pub struct Project {
     pub file: ProjectFile,
     text: Vec<u8>,
     /// What it may set, if the user trusts it as it is.
-    grants: OnceCell<Option<Vec<String>>>,
+    grants: OnceLock<Option<Vec<String>>>,
 }
 
 /// The project that the variable `BELLJAR_PROJECT` names, or that the current directory or one above it is. `none` is no
@@ -35,7 +35,17 @@ pub struct Project {
 ///
 /// # Errors
 /// [`Usage`] if `belljar.toml` is wrong.
-pub fn current() -> Result<Option<Project>> {
+pub fn current() -> Result<Option<&'static Project>> {
+    // A run asks twice: for its options, and for its toolchains.
+    static FOUND: OnceLock<Option<Project>> = OnceLock::new();
+    if let Some(found) = FOUND.get() {
+        return Ok(found.as_ref());
+    }
+    let found = find()?;
+    Ok(FOUND.get_or_init(|| found).as_ref())
+}
+
+fn find() -> Result<Option<Project>> {
     if let Some(dir) = ambient::setting("BELLJAR_PROJECT") {
         if dir == "none" {
             return Ok(None);
@@ -79,7 +89,7 @@ impl Project {
             text.ok_or_else(|| wrong(format!("it is longer than {FILE_BYTES_MAX} bytes")))?;
         let utf8 = std::str::from_utf8(&text).map_err(|_| wrong("it is not UTF-8".to_owned()))?;
         let file = ProjectFile::parse(utf8, &path)?;
-        Ok(Some(Self { dir: disk::canonical(dir)?, file, text, grants: OnceCell::new() }))
+        Ok(Some(Self { dir: disk::canonical(dir)?, file, text, grants: OnceLock::new() }))
     }
 
     /// The path of its `belljar.toml`.
@@ -115,7 +125,7 @@ impl Project {
     /// The project as it is without trust.
     #[must_use]
     pub fn not_trusted(mut self) -> Self {
-        self.grants = OnceCell::from(None);
+        self.grants = OnceLock::from(None);
         self
     }
 

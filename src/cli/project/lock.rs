@@ -11,6 +11,7 @@ use crate::base::atomic_file;
 use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
 use crate::cli::exit::Usage;
+use crate::{Manifest, Toolchain};
 
 /// The name of the file, beside `belljar.toml`.
 pub const LOCK_FILE: &str = "belljar.lock";
@@ -41,6 +42,14 @@ pub struct Locked {
     pub version: String,
     /// The digest of its manifest, which has the digests of all its files.
     pub digest: Digest,
+}
+
+impl Locked {
+    /// Locks `toolchain`.
+    pub fn of(toolchain: &Toolchain) -> Self {
+        let Manifest { name, version, .. } = toolchain.manifest();
+        Self { name: name.clone(), version: version.clone(), digest: toolchain.digest() }
+    }
 }
 
 impl Lock {

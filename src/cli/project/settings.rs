@@ -19,7 +19,7 @@ use crate::cli::args::values::{self, dir_mount, split_once};
 use crate::cli::args::verify::VerifyArgs;
 use crate::cli::exit::Usage;
 use crate::cli::text::printable;
-use crate::toolchain::similar;
+use crate::toolchain::{meant, similar};
 
 /// What a project may set without being trusted.
 enum Rule {
@@ -65,9 +65,9 @@ fn nanoseconds(text: &str) -> Option<u64> {
 }
 
 const SETTINGS: &[Setting] = &[
-    Setting { unless: &["no_worktree"], ..setting("worktree", Rule::Within) },
+    Setting { unless: &["no-worktree"], ..setting("worktree", Rule::Within) },
     Setting { unless: &["worktree", "cwd"], ..setting("no-worktree", Rule::Any) },
-    Setting { unless: &["no_worktree"], ..setting("cwd", Rule::Any) },
+    Setting { unless: &["no-worktree"], ..setting("cwd", Rule::Any) },
     setting("dir", Rule::Within),
     setting("env", Rule::Variables),
     setting("unknown-imports", Rule::Any),
@@ -164,22 +164,23 @@ pub fn add_to(words: Vec<OsString>) -> Result<Vec<OsString>> {
     let Ok(given) = command.clone().try_get_matches_from(&words[own - 1..]) else {
         return Ok(words);
     };
-    let settings = of(&project, &command, &given)?;
+    let settings = of(project, &command, &given)?;
     let with = |settings: &[Used]| -> Vec<OsString> {
         let added = settings.iter().map(|setting| setting.word.clone());
         words[..own].iter().cloned().chain(added).chain(words[own..].iter().cloned()).collect()
     };
-    for setting in settings.used.chunks(1) {
-        if let Err(error) = command.clone().try_get_matches_from(&with(setting)[own - 1..]) {
+    let added = with(&settings.used);
+    let error = |words: &[OsString]| command.clone().try_get_matches_from(&words[own - 1..]).err();
+    if error(&added).is_some() {
+        let first = settings.used.chunks(1).find_map(|one| Some((one[0].name, error(&with(one))?)));
+        if let Some((name, error)) = first {
             let whole = error.to_string();
             let what = whole.lines().next().unwrap_or_default().trim_start_matches("error: ");
-            let path = project.path();
-            let message = format!("{}: run.{}: {what}", path.display(), setting[0].name);
+            let message = format!("{}: run.{name}: {what}", project.path().display());
             return Err(Usage(message).into());
         }
     }
-    let is_quiet =
-        command.get_arguments().any(|arg| arg.get_id() == "quiet") && given.get_flag("quiet");
+    let is_quiet = option(&command, "quiet").is_some() && given.get_flag("quiet");
     let mut ignored: Vec<&str> = settings.ignored.iter().map(|ignored| ignored.name).collect();
     ignored.dedup();
     if !ignored.is_empty() && !is_quiet {
@@ -190,7 +191,7 @@ pub fn add_to(words: Vec<OsString>) -> Result<Vec<OsString>> {
             project.path().display()
         );
     }
-    Ok(with(&settings.used))
+    Ok(added)
 }
 
 /// The settings of `project` for `belljar run` without options.
@@ -209,6 +210,11 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     SETTINGS.iter().map(|setting| setting.name)
 }
 
+/// The option `--name` of `command`.
+pub fn option<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
+    command.get_arguments().find(|arg| arg.get_long() == Some(name))
+}
+
 /// The settings of `project` for `command`, whose command line has `given`.
 fn of(project: &Project, command: &Command, given: &ArgMatches) -> Result<Settings> {
     let wrong = |name: &str, what: &str| {
@@ -218,23 +224,17 @@ fn of(project: &Project, command: &Command, given: &ArgMatches) -> Result<Settin
     for (name, value) in &project.file.run {
         let Some(setting) = SETTINGS.iter().find(|setting| setting.name == name) else {
             let known: Vec<String> = names().map(str::to_owned).collect();
-            let meant = similar(name, &known);
-            let meant = if meant.is_empty() {
-                String::new()
-            } else {
-                format!("; did you mean {}?", meant.join(", "))
-            };
+            let meant = meant(&similar(name, &known));
             return Err(wrong(name, &format!("there is no such setting{meant}")).into());
         };
-        let id = name.replace('-', "_");
-        let Some(arg) = command.get_arguments().find(|arg| *arg.get_id() == *id) else { continue };
+        let Some(arg) = option(command, name) else { continue };
         let is_list = matches!(arg.get_action(), clap::ArgAction::Append);
-        let is_given = |id: &str| {
-            let source = given.value_source(id);
+        let is_given = |arg: &Arg| {
+            let source = given.value_source(arg.get_id().as_str());
             matches!(source, Some(ValueSource::CommandLine | ValueSource::EnvVariable))
         };
-        let known = |id: &&&str| command.get_arguments().any(|arg| *arg.get_id() == ***id);
-        if is_given(&id) && !is_list || setting.unless.iter().filter(known).any(|id| is_given(id)) {
+        let mut excluding = setting.unless.iter().filter_map(|name| option(command, name));
+        if is_given(arg) && !is_list || excluding.any(is_given) {
             continue;
         }
         let is_path = matches!(setting.rule, Rule::Within) || setting.name == HOST_POLICY;
@@ -243,7 +243,7 @@ fn of(project: &Project, command: &Command, given: &ArgMatches) -> Result<Settin
         }
         for text in texts(value, is_list).map_err(|what| wrong(name, what))? {
             match setting.word(text.as_deref(), arg, project)? {
-                Ok(word) if is_list && setting.is_replaced(&word, given) => {}
+                Ok(word) if is_list && setting.is_replaced(&word, arg, given) => {}
                 Ok(word) => settings.used.push(Used { name: setting.name, word }),
                 Err((why, grant)) => settings.ignored.push(Ignored {
                     name: setting.name,
@@ -323,7 +323,7 @@ impl Setting {
     }
 
     /// Whether the command line has a directory of the same name for programs, or a variable of the same name.
-    fn is_replaced(&self, word: &OsStr, given: &ArgMatches) -> bool {
+    fn is_replaced(&self, word: &OsStr, arg: &Arg, given: &ArgMatches) -> bool {
         let name_of = |value: OsString| match self.name {
             "dir" => dir_mount(value).ok().map(|mount| mount.guest.into()),
             "env" => Some(split_once(&value, "=").map_or(value, |(name, _)| name)),
@@ -331,7 +331,7 @@ impl Setting {
         };
         let Some((_, value)) = split_once(word, "=") else { return false };
         let name = name_of(value);
-        let given = given.get_raw(&self.name.replace('-', "_")).into_iter().flatten();
+        let given = given.get_raw(arg.get_id().as_str()).into_iter().flatten();
         given.into_iter().any(|value| name_of(value.to_owned()) == name)
     }
 
@@ -383,10 +383,7 @@ mod tests {
         described.sort_unstable();
         assert_eq!(known, described);
         for setting in SETTINGS {
-            let is_option = |name: &str| {
-                let id = name.replace('-', "_");
-                command.get_arguments().any(|arg| *arg.get_id() == *id)
-            };
+            let is_option = |name: &str| option(&command, name).is_some();
             assert!(is_option(setting.name), "{}", setting.name);
             assert!(setting.unless.iter().all(|name| is_option(name)), "{}", setting.name);
         }

@@ -128,14 +128,13 @@ fn installed(
     store: &InstalledToolchains,
 ) -> Result<Locked> {
     let dir = project.dir.display();
-    if !store.names()?.iter().any(|known| known == name) {
+    if !store.has(name)? {
         bail!(not_installed(name, project));
     }
     let found = Toolchain::installed(store, name)?;
-    let version = found.manifest().version.clone();
     let remedy = || format!("run `belljar install` in {dir}");
-    wanted.expect_version(name, &version, project).with_context(remedy)?;
-    Ok(Locked { name: name.to_owned(), version, digest: found.digest() })
+    wanted.expect_version(name, &found.manifest().version, project).with_context(remedy)?;
+    Ok(Locked::of(&found))
 }
 
 /// Checks that a toolchain is called what `belljar.toml` calls it.

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::{Context, Result};
 
 use super::{KeptPolicy, PROJECT_TOOLCHAINS, TOOLCHAIN, before_opening_folders, home, say_id};
+use crate::WORKTREE;
 use crate::base::disk;
 use crate::cli::args::groups::MountArgs;
 use crate::cli::args::sandbox::CreateArgs;
@@ -19,7 +19,6 @@ use crate::cli::options;
 use crate::cli::project::lock::Locked;
 use crate::cli::setup;
 use crate::sandbox::{FilesystemAccess, MountSource, Sandbox, SandboxMount, SandboxSpec};
-use crate::{Toolchain, WORKTREE};
 
 pub fn run(args: &CreateArgs) -> Result<u8> {
     let home = home()?;
@@ -27,12 +26,7 @@ pub fn run(args: &CreateArgs) -> Result<u8> {
     let of_project = setup::project_toolchains(&installed_toolchains()?, false)?;
     let locked = of_project.as_ref().map(|toolchains| {
         let installed = toolchains.described().filter(|toolchain| toolchain.is_installed());
-        let locked = |toolchain: &Arc<Toolchain>| Locked {
-            name: toolchain.manifest().name.clone(),
-            version: toolchain.manifest().version.clone(),
-            digest: toolchain.digest(),
-        };
-        installed.map(locked).collect::<Vec<_>>()
+        installed.map(|toolchain| Locked::of(toolchain)).collect::<Vec<_>>()
     });
     toolchains = toolchains.then(of_project.unwrap_or_default());
     let dirs: Vec<PathBuf> =
