@@ -37,9 +37,9 @@ esac
 command -v valgrind >/dev/null || die "valgrind is needed and was not found"
 [ "$(uname -m)" = x86_64 ] || die "the table is for x86-64"
 
-if [ -n "$dev" ]; then
+if [ -n "$dev" ] && [ -z "${BELLJAR:-}" ]; then
     (cd "$root" && cargo build --quiet)
-    BELLJAR=${BELLJAR:-${CARGO_TARGET_DIR:-$root/target}/debug/belljar}
+    BELLJAR=${CARGO_TARGET_DIR:-$root/target}/debug/belljar
 fi
 belljar=${BELLJAR:-$("$root/.ci/build-release")}
 # The path of the build is relative to the repository.
