@@ -5,16 +5,15 @@
 #   build.sh            rebuild in place
 #   build.sh --check    rebuild aside, name each committed file that differs, exit 1 if any does
 #
-# The compilers come from PyPI at a pinned version. A Python that already has them is used as it is;
-# otherwise they are installed into target/guest-tools, which also holds the compiler's cache.
+# The C compiler is the clang of `belljar install clang`, which belljar runs: the programs are compiled under the bell
+# jar that they are for. BELLJAR names a belljar to use instead of the one that `cargo build` builds. The WAT assembler
+# comes from PyPI at a pinned version; a Python that has it is used as it is. All else is kept in target/guest-tools.
 set -euo pipefail
 
-zig_version=0.17.0      # package `ziglang`: a C compiler with its own libc for WASI
 wasmtime_version=48.0.0 # package `wasmtime`: only its WAT assembler is used
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
-tools=$root/target/guest-tools
 folders=(guest-examples toolchains/demo toolchains/box tests/guests)
 
 die() {
@@ -78,10 +77,10 @@ library_for() { # SOURCE -> arguments for the compiler
     esac
 }
 
-build_c() { # SOURCE OUTPUT, the source relative to the root, so that no machine's path can leak in
+build_c() { # SOURCE OUTPUT, both relative to the root
     # shellcheck disable=SC2046 # several words, none of which holds a space
-    "$zig_python" -m ziglang cc -target wasm32-wasi -std=c11 -O2 -s -Wall -Wextra -Werror \
-        -Wl,-z,stack-size="$(stack_of "$1")" $(library_for "$1") -o "$2" "$1"
+    "$belljar" run --quiet --apply cc --target=wasm32-wasip1 -std=c11 -O2 -s -Wall -Wextra -Werror \
+        -Wl,--stack-first -Wl,-z,stack-size="$(stack_of "$1")" $(library_for "$1") -o "$2" "$1"
 }
 
 build_wat() { # SOURCE OUTPUT
@@ -111,7 +110,7 @@ build_all() { # FOLDER: builds into the same layout below FOLDER
             esac
             chmod 644 "$1/$output"
             # The promise is about bytes: a path of this machine in them would break it elsewhere.
-            if LC_ALL=C grep -qaF -e "$root" -e "$tools" -e "$1" "$1/$output"; then
+            if LC_ALL=C grep -qaF -e "$root" -e "$1" "$1/$output"; then
                 die "$output contains a path of this machine"
             fi
         done
@@ -147,11 +146,19 @@ case $#:$mode in
     *) die "usage: build.sh [--check]" ;;
 esac
 
+belljar=${BELLJAR:+$(realpath "$BELLJAR")}
 cd "$root"
+tools=target/guest-tools
 mkdir -p "$tools"
-zig_python=$(python_with ziglang "$zig_version")
 wat_python=$(python_with wasmtime "$wasmtime_version")
-export ZIG_GLOBAL_CACHE_DIR=$tools/zig-cache ZIG_LOCAL_CACHE_DIR=$tools/zig-cache
+if [ -z "$belljar" ]; then
+    cargo build --quiet
+    belljar=${CARGO_TARGET_DIR:-target}/debug/belljar
+fi
+export BELLJAR_HOME=$root/$tools/home BELLJAR_CACHE_DIR=$root/$tools/cache
+if ! "$belljar" toolchain inspect clang >/dev/null 2>&1 || [ -n "$("$belljar" toolchain outdated)" ]; then
+    "$belljar" install clang >&2
+fi
 
 # Built aside and moved when all of it compiled: a failed build leaves the committed files alone.
 new=$(mktemp -d "$tools/new.XXXXXX")

@@ -51,6 +51,11 @@ int close(int fd) {
     return belljar_done(is_reserved(fd) ? EBADF : __wasi_fd_close(fd));
 }
 
+// In wasi-sdk's library it is in one file with `close`, which would come along with it. `freopen` calls it.
+int __wasilibc_fd_renumber(int fd, int to) {
+    return belljar_done(is_reserved(fd) || is_reserved(to) ? EBADF : __wasi_fd_renumber(fd, to)) ? -1 : 0;
+}
+
 static int closed_on_exec(int fd, int flags) {
     if (fd >= 0 && flags & O_CLOEXEC) belljar_fd_cloexec_set(fd, BELLJAR_FD_CLOEXEC);
     return fd;
