@@ -21,7 +21,6 @@
 //!   denied, traced and recorded.
 //! - **No ambient state.** A [`Machine`] owns its files, clock, random bytes and limits. Machines on
 //!   different threads share nothing.
-//!   different threads never see each other.
 //! - **Only [`Overlay::apply`] writes to the disk**, when asked.
 //! - **Nothing escapes.** Directories of the host are read through capabilities; there are no sockets.
 //! - **Time is virtual** unless a machine has the host's clock.

@@ -237,6 +237,21 @@ pub fn list(path: &Path) -> Result<Vec<PathBuf>, DiskError> {
     Ok(paths)
 }
 
+/// The number of regular files below the directory `path`, or 1 if it is one, and their bytes. Links are not followed.
+pub fn size_of(path: &Path) -> Result<(usize, u64), DiskError> {
+    let (mut files, mut bytes, mut left) = (0, 0, vec![path.to_owned()]);
+    while let Some(path) = left.pop() {
+        let metadata = symlink_metadata(&path)?;
+        if metadata.is_dir() {
+            left.extend(list(&path)?);
+        } else if metadata.is_file() {
+            files += 1;
+            bytes += metadata.len();
+        }
+    }
+    Ok((files, bytes))
+}
+
 /// The paths of the entries of a directory, sorted; none if it does not exist.
 pub fn list_if_there(path: &Path) -> Result<Vec<PathBuf>, DiskError> {
     match list(path) {

@@ -41,6 +41,13 @@ const NOT_KEPT: i32 = 3;
 const REFUSED: i32 = 4;
 const TOO_MUCH: i32 = 5;
 
+/// An engine for [`crate::engine::ModuleInfo`]: it compiles what is as good as empty, and keeps nothing.
+pub fn engine_for_info() -> Result<Engine> {
+    let (pool_slots, tier) = (0, TierChoice::Quick);
+    let config = EngineConfig { pool_slots, tier, cache_dir: None, ..EngineConfig::default() };
+    Ok(Engine::new(config)?)
+}
+
 /// How modules are compiled whose code is not in the cache.
 #[derive(Clone, Debug)]
 pub struct Compiler {

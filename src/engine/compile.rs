@@ -9,7 +9,7 @@ use super::module::Module;
 use super::prepare::{self, Target};
 use super::progress::CompileProgress;
 use super::tier::{Tier, TierChoice};
-use super::{CacheError, Engine, EngineConfig, ProgramError, inspect};
+use super::{CacheError, Engine, EngineConfig, ProgramError, validate};
 use crate::base::digest::Digest;
 
 /// Modules up to this size are optimized at once, in bytes: a quick compilation would save milliseconds.
@@ -61,16 +61,11 @@ pub(super) fn compile(
 ) -> Result<Compiled, ProgramError> {
     let config = engine.config();
     let bytes = module.bytes()?;
-    if inspect::has_shared_memory(&bytes) {
-        return Err(ProgramError::SharedMemory { name: module.name().to_owned() });
-    }
+    // Compiling a large module takes minutes, refusing it a moment.
+    validate::expect_valid(engine, module, &bytes)?;
     let invalid =
         |message: String| ProgramError::Invalid { name: module.name().to_owned(), message };
-    // Compiling a large module takes minutes, refusing it a moment.
     let backends = &engine.0.backends;
-    let knows_all = backends.first(config, Generator::Optimizing)?;
-    let valid = wasmtime::Module::validate(&knows_all.engine, &bytes);
-    valid.map_err(|error| invalid(format!("{error:#}")))?;
     let cost = CompileCost::of(&bytes);
     let pool = pool(threads(config, module, &cost)?, progress);
     let mut refused = None;

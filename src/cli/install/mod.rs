@@ -1,7 +1,7 @@
 //! `belljar install` and `uninstall`.
 
 #[cfg(feature = "import")]
-mod archive;
+pub mod archive;
 #[cfg(feature = "import")]
 pub mod bundle;
 #[cfg(feature = "import")]

@@ -1,7 +1,12 @@
 //! `belljar toolchain`.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+mod check;
+mod draft;
+mod inspect;
+#[cfg(feature = "import")]
+mod package;
+
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use bytesize::ByteSize;
@@ -22,18 +27,21 @@ use super::text::{count, printable};
 use crate::base::atomic_file::TEMPORARY_PREFIX;
 use crate::base::{atomic_file, disk};
 use crate::toolchain::{MANIFEST, names};
-use crate::{
-    InstallError, Manifest, ManifestError, Problem, ProgramEntry, Removed, Toolchain,
-    ToolchainFolder,
-};
+use crate::{Manifest, Removed, Toolchain, ToolchainFolder};
 
 pub fn run(args: &ToolchainArgs) -> Result<u8> {
     match &args.action {
         ToolchainAction::List { json } => list(*json),
         ToolchainAction::Recipes { json } => recipes(*json),
-        ToolchainAction::Inspect { toolchain, json } => inspect(toolchain, *json),
-        ToolchainAction::Check { dir, json } => check(dir, *json),
-        ToolchainAction::Init { dir, name } => init(dir, name.as_deref()),
+        ToolchainAction::Inspect { toolchain, json } => inspect::inspect(toolchain, *json),
+        ToolchainAction::Check { dir, json } => check::check(dir, *json),
+        #[cfg(feature = "import")]
+        ToolchainAction::Init { dir, name, from: Some(package) } => {
+            package::init(package, dir.as_deref(), name.as_deref())
+        }
+        ToolchainAction::Init { dir, name, .. } => {
+            draft::init(dir.as_deref().unwrap_or(Path::new(".")), name.as_deref())
+        }
         #[cfg(feature = "import")]
         ToolchainAction::Pack { source, output, quiet } => {
             let source = install::toolchain_of(source, *quiet)?;
@@ -112,144 +120,6 @@ fn recipes(json: bool) -> Result<u8> {
 fn say_line(Manifest { name, version, description, .. }: &Manifest) {
     let description = description.as_deref().unwrap_or_default();
     say!("{name} {}  {}", printable(version), printable(description));
-}
-
-fn inspect(named: &str, json: bool) -> Result<u8> {
-    let store = installed_toolchains()?;
-    let toolchain = if store.has(named)? {
-        Toolchain::installed(&store, named)?
-    } else {
-        let opened = Toolchain::open(Path::new(named))?;
-        opened.ok_or_else(|| {
-            Usage(format!(
-                "{} is neither an installed toolchain nor a folder with a {MANIFEST}",
-                printable(named)
-            ))
-        })?
-    };
-    let manifest = toolchain.manifest();
-    if json {
-        say!(
-            "{}",
-            json!({ "manifest": manifest, "digest": toolchain.digest(), "root": toolchain.root() })
-        );
-        return Ok(0);
-    }
-    say!("{} {}", manifest.name, printable(&manifest.version));
-    let texts = [&manifest.description, &manifest.license, &manifest.homepage];
-    for (what, text) in ["", "license ", "homepage "].iter().zip(texts) {
-        if let Some(text) = text {
-            say!("{what}{}", printable(text));
-        }
-    }
-    say!("files in {}", toolchain.root());
-    for (name, program) in &manifest.programs {
-        let ProgramEntry { module, script, .. } = program;
-        let code = module.as_ref().or(script.as_ref()).map_or("", String::as_str);
-        say!("program {}  {}", printable(name), printable(code));
-    }
-    for (guest, folder) in &manifest.trees {
-        say!("tree {}  {}", printable(guest), printable(folder));
-    }
-    Ok(0)
-}
-
-fn check(dir: &Path, json: bool) -> Result<u8> {
-    let problems = match ToolchainFolder::open(dir) {
-        Ok(toolchain) if json => {
-            let files = toolchain.manifest().files.len();
-            say!("{}", json!({ "problems": [], "files": files }));
-            return Ok(0);
-        }
-        Ok(toolchain) => {
-            let Manifest { name, version, programs, files, .. } = toolchain.manifest();
-            let bytes: u64 = files.values().map(|file| file.len_bytes).sum();
-            let (programs, files) = (count(programs.len(), "program"), count(files.len(), "file"));
-            let bytes = ByteSize(bytes).display().iec();
-            say!("{name} {}: {programs}, {files}, {bytes}; nothing is wrong", printable(version));
-            return Ok(0);
-        }
-        Err(InstallError::Manifest(ManifestError::Invalid { problems, .. })) => problems,
-        Err(InstallError::File { path, message }) => {
-            let message = format!("{path}: {message}");
-            vec![Problem { pointer: "/files".to_owned(), message }]
-        }
-        Err(error) => return Err(error).with_context(|| format!("cannot check {}", dir.display())),
-    };
-    if json {
-        say!("{}", json!({ "problems": problems }));
-    } else {
-        for problem in &problems {
-            say!("{}", printable(&problem.to_string()));
-        }
-    }
-    Ok(1)
-}
-
-/// Writes a manifest for the modules in `dir`.
-fn init(dir: &Path, name: Option<&str>) -> Result<u8> {
-    let path = dir.join(MANIFEST);
-    if disk::symlink_metadata(&path).is_ok() {
-        return Err(
-            Usage(format!("{} exists; change it, or remove it first", path.display())).into()
-        );
-    }
-    let mut programs = BTreeMap::new();
-    for module in modules(dir)? {
-        let stem =
-            Path::new(&module).file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-        let entry = ProgramEntry { module: Some(module.clone()), ..ProgramEntry::default() };
-        programs.entry(stem.to_owned()).or_insert(entry);
-    }
-    if programs.is_empty() {
-        let message = format!("{} has no file whose name ends in .wasm", dir.display());
-        return Err(Usage(message).into());
-    }
-    let folder = disk::canonical(dir)?;
-    let folder = folder.file_name().and_then(|name| name.to_str());
-    let manifest = Manifest {
-        format: "1.0".to_owned(),
-        name: name.map_or_else(|| plain(folder.unwrap_or_default()), str::to_owned),
-        version: "0".to_owned(),
-        description: None,
-        license: None,
-        homepage: None,
-        programs,
-        trees: BTreeMap::new(),
-        files: BTreeMap::new(),
-    };
-    let text = manifest.to_text();
-    Manifest::parse(&path, text.as_bytes())?;
-    atomic_file::write(&path, &[text.as_bytes()])?;
-    say!("wrote {}: {}", path.display(), count(manifest.programs.len(), "program"));
-    Ok(0)
-}
-
-/// A name for a toolchain in the folder `folder`.
-fn plain(folder: &str) -> String {
-    let name: String = folder.chars().filter(|c| names::is_plain(*c)).take(64).collect();
-    let name = name.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
-    if name.is_empty() { "toolchain".to_owned() } else { name.to_owned() }
-}
-
-/// The modules in `dir` and its folders, as paths relative to it.
-fn modules(dir: &Path) -> Result<Vec<String>> {
-    let mut found = Vec::new();
-    let mut folders: Vec<(PathBuf, String)> = vec![(dir.to_owned(), String::new())];
-    while let Some((folder, prefix)) = folders.pop() {
-        for path in disk::list(&folder)? {
-            let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
-            let metadata = disk::symlink_metadata(&path)?;
-            let relative = format!("{prefix}{name}");
-            if metadata.is_dir() {
-                folders.push((path, format!("{relative}/")));
-            } else if metadata.is_file() && path.extension().is_some_and(|it| it == "wasm") {
-                found.push(relative);
-            }
-        }
-    }
-    found.sort();
-    Ok(found)
 }
 
 /// Writes the toolchain in `dir` to a bundle.

@@ -1,0 +1,166 @@
+//! `belljar toolchain inspect`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use bytesize::ByteSize;
+use serde_json::{Value, json};
+
+#[cfg(feature = "import")]
+use super::draft;
+use crate::cli::compile::engine_for_info;
+use crate::cli::exit::Usage;
+use crate::cli::home::installed_toolchains;
+#[cfg(feature = "import")]
+use crate::cli::install::bundle;
+use crate::cli::text::{count, printable};
+use crate::engine::ModuleInfo;
+use crate::toolchain::{Code, MANIFEST, Temporary};
+use crate::{Manifest, Module, ProgramEntry, Toolchain};
+
+/// A module of a toolchain.
+struct Inspected {
+    programs: Vec<String>,
+    len_bytes: u64,
+    info: ModuleInfo,
+}
+
+impl Inspected {
+    /// Whether its output can depend on nothing but what belljar gives it.
+    fn is_hermetic(&self) -> bool {
+        !self.info.asks_host()
+    }
+
+    fn json(&self, path: &str) -> Value {
+        let mut imports: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (module, name) in &self.info.imports {
+            imports.entry(module).or_default().push(name);
+        }
+        json!({
+            "path": path, "programs": self.programs, "len_bytes": self.len_bytes, "imports": imports,
+            "unknown_imports": self.info.unknown_imports, "proposals": self.info.proposals,
+            "is_command": self.info.is_command, "hermetic": self.is_hermetic(),
+        })
+    }
+
+    fn say(&self, path: &str) {
+        let size = ByteSize(self.len_bytes).display().iec();
+        say!("module {}  {size}", printable(path));
+        let mut imports: BTreeMap<&str, usize> = BTreeMap::new();
+        for (module, _) in &self.info.imports {
+            *imports.entry(module).or_default() += 1;
+        }
+        let imports: Vec<String> = imports
+            .iter()
+            .map(|(module, functions)| format!("{functions} of {}", printable(module)))
+            .collect();
+        say!(
+            "  imports {}",
+            if imports.is_empty() { "nothing".to_owned() } else { imports.join(", ") }
+        );
+        let proposals: Vec<&str> = self.info.proposals.iter().copied().collect();
+        if !proposals.is_empty() {
+            say!("  proposals {}", proposals.join(", "));
+        }
+        if !self.info.unknown_imports.is_empty() {
+            let unknown = printable(&self.info.unknown_imports.join(", "));
+            say!("  traps when it calls {unknown}, which belljar does not have");
+        }
+        if !self.info.is_command {
+            say!("  a library: it cannot be run");
+        }
+        if self.is_hermetic() {
+            say!("  hermetic");
+        } else {
+            say!("  asks its host for operations, if a run has some: not hermetic with them");
+        }
+    }
+}
+
+/// Shows what a toolchain has and needs.
+pub fn inspect(named: &str, json: bool) -> Result<u8> {
+    let (toolchain, _unpacked) = open(named)?;
+    let modules = modules(toolchain.clone())?;
+    let manifest = toolchain.manifest();
+    if json {
+        let modules: Vec<Value> = modules.iter().map(|(path, it)| it.json(path)).collect();
+        say!(
+            "{}",
+            json!({
+                "manifest": manifest, "digest": toolchain.digest(), "root": toolchain.root(),
+                "modules": modules,
+            })
+        );
+        return Ok(0);
+    }
+    say!("{} {}", manifest.name, printable(&manifest.version));
+    let texts = [&manifest.description, &manifest.license, &manifest.homepage];
+    for (what, text) in ["", "license ", "homepage "].iter().zip(texts) {
+        if let Some(text) = text {
+            say!("{what}{}", printable(text));
+        }
+    }
+    say!("digest {}", toolchain.digest());
+    say!("files in {}", toolchain.root());
+    for (name, program) in &manifest.programs {
+        let ProgramEntry { module, script, .. } = program;
+        let code = module.as_ref().or(script.as_ref()).map_or("", String::as_str);
+        say!("program {}  {}", printable(name), printable(code));
+    }
+    for (path, module) in &modules {
+        module.say(path);
+    }
+    for (guest, folder) in &manifest.trees {
+        let (files, bytes) = toolchain.size_of(folder)?;
+        let (files, bytes) = (count(files, "file"), ByteSize(bytes).display().iec());
+        say!("tree {}  {}  {files}, {bytes}", printable(guest), printable(folder));
+    }
+    Ok(0)
+}
+
+/// The toolchain `named`, and the folder where it was unpacked, if it was.
+fn open(named: &str) -> Result<(Toolchain, Option<Temporary>)> {
+    let (store, path) = (installed_toolchains()?, Path::new(named));
+    if store.has(named)? {
+        return Ok((Toolchain::installed(&store, named)?, None));
+    }
+    #[cfg(feature = "import")]
+    if path.is_file() {
+        let folder = store.temporary()?;
+        let cannot = || format!("cannot inspect {}", printable(named));
+        let toolchain = bundle::open(path, folder.path()).with_context(cannot)?;
+        draft::write(toolchain.manifest(), folder.path())?;
+        let toolchain = Toolchain::open(folder.path())?.context("its manifest was just written")?;
+        return Ok((toolchain, Some(folder)));
+    }
+    let toolchain = Toolchain::open(path)?.ok_or_else(|| {
+        Usage(format!(
+            "{} is neither an installed toolchain, a bundle, nor a folder with a {MANIFEST}",
+            printable(named)
+        ))
+    })?;
+    Ok((toolchain, None))
+}
+
+/// The modules of `toolchain`, by their paths.
+fn modules(toolchain: Toolchain) -> Result<BTreeMap<String, Inspected>> {
+    let (engine, toolchain) = (engine_for_info()?, std::sync::Arc::new(toolchain));
+    let mut modules: BTreeMap<String, Inspected> = BTreeMap::new();
+    let Manifest { programs, .. } = toolchain.manifest();
+    for (name, program) in programs {
+        let Some(path) = &program.module else { continue };
+        if let Some(known) = modules.get_mut(path) {
+            known.programs.push(name.clone());
+            continue;
+        }
+        let Some(described) = toolchain.program(name) else { continue };
+        let Code::Module(file, _) = described.code else { continue };
+        let cannot = || format!("cannot inspect {}", printable(path));
+        let module = Module::read(&file).with_context(cannot)?.named(path);
+        let info = ModuleInfo::of(&engine, &module).with_context(cannot)?;
+        let inspected = Inspected { programs: vec![name.clone()], len_bytes: module.size(), info };
+        modules.insert(path.clone(), inspected);
+    }
+    Ok(modules)
+}

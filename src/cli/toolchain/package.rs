@@ -1,0 +1,234 @@
+//! `belljar toolchain init --from`: the first manifest of a package that somebody published.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+
+use super::draft;
+use crate::base::atomic_file::TEMPORARY_PREFIX;
+use crate::base::disk;
+use crate::cli::exit::Usage;
+use crate::cli::install::archive;
+use crate::cli::install::recipes::Client;
+use crate::cli::text::{count, printable};
+use crate::toolchain::MANIFEST;
+use crate::{Manifest, toolchain};
+
+/// Longest description of a package that is read, in bytes.
+const METADATA_BYTES_MAX: u64 = 1 << 20;
+
+/// Files with which a language calls the modules: of no use here.
+const GLUE: &[&str] = &["py", "pyc", "pyi", "js", "mjs", "cjs", "ts", "mts", "cts", "map"];
+
+/// Files about a package.
+const ABOUT: &[&str] =
+    &["readme", "license", "licence", "copying", "notice", "changelog", "authors"];
+
+/// Unpacks the package `file` into the new folder `dir`, and writes a manifest for it.
+pub fn init(file: &Path, dir: Option<&Path>, name: Option<&str>) -> Result<u8> {
+    let client = client_of(file)?;
+    let beside = dir.map_or(Path::new("."), disk::folder_of);
+    let made = tempfile::Builder::new().prefix(TEMPORARY_PREFIX).tempdir_in(beside);
+    let folder = made.with_context(|| format!("cannot create a folder in {}", beside.display()))?;
+    let others = archive::unpack_all(file, client, folder.path())
+        .with_context(|| format!("cannot unpack {}", file.display()))?;
+    let about = About::read(folder.path(), client)?;
+    let name = match (name, dir.and_then(Path::file_name)) {
+        (Some(name), _) => name.to_owned(),
+        (None, Some(folder)) if about.name.is_empty() => draft::plain(&folder.to_string_lossy()),
+        (None, _) => draft::plain(about.name.rsplit('/').next().unwrap_or_default()),
+    };
+    let dir = dir.map_or_else(|| PathBuf::from(&name), Path::to_owned);
+    if disk::symlink_metadata(&dir).is_ok() {
+        return Err(Usage(format!("{} exists; name a new folder", dir.display())).into());
+    }
+    for other in &others {
+        note!("belljar: note: left out {}: it is not a regular file", printable(other));
+    }
+    let programs = draft::programs(folder.path(), file)?;
+    let modules = programs.values().filter_map(|program| program.module.clone()).collect();
+    let mut data = Data { modules, trees: BTreeMap::new(), left_out: BTreeMap::new() };
+    data.examine(folder.path(), "")?;
+    let manifest = Manifest {
+        version: if about.version.is_empty() { "0".to_owned() } else { about.version },
+        description: about.description,
+        license: about.license,
+        homepage: about.homepage,
+        programs,
+        trees: data.trees,
+        ..draft::empty(name)
+    };
+    draft::write(&manifest, folder.path())?;
+    disk::rename(folder.path(), &dir)?;
+    for (folder, files) in &data.left_out {
+        let files = count(*files, "file");
+        let folder = if folder.is_empty() { "." } else { folder };
+        note!(
+            "belljar: note: programs do not see {files} of {}; add the folder to `trees` if they need them, and unpack \
+             archives first",
+            printable(folder)
+        );
+    }
+    let (programs, trees) = (manifest.programs.len(), manifest.trees.len());
+    let (programs, trees) = (count(programs, "program"), count(trees, "tree"));
+    say!("wrote {}: {programs}, {trees}", dir.join(MANIFEST).display());
+    if let Some(program) = manifest.programs.keys().next() {
+        say!("try it: belljar run --toolchain {} {}", dir.display(), printable(program));
+    }
+    Ok(0)
+}
+
+/// The kind of the package `file`, by its first bytes.
+fn client_of(file: &Path) -> Result<Client> {
+    let mut head = Vec::new();
+    let opened = disk::open(file)?;
+    opened
+        .take(4)
+        .read_to_end(&mut head)
+        .with_context(|| format!("cannot read {}", file.display()))?;
+    match head[..] {
+        [b'P', b'K', 3, 4] => Ok(Client::Pip),
+        [0x1f, 0x8b, ..] => Ok(Client::Npm),
+        _ => Err(Usage(format!(
+            "{} is neither a wheel (zip) nor a tarball (tar.gz); fetch one with `pip download --no-deps NAME` or \
+             `npm pack NAME`",
+            file.display()
+        ))
+        .into()),
+    }
+}
+
+/// What a package says about itself.
+#[derive(Default)]
+struct About {
+    name: String,
+    version: String,
+    description: Option<String>,
+    license: Option<String>,
+    homepage: Option<String>,
+}
+
+/// The `package.json` of a package of npm.
+#[derive(Deserialize)]
+struct PackageJson {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    version: String,
+    description: Option<String>,
+    /// A text; in old packages something else.
+    license: Option<serde_json::Value>,
+    homepage: Option<String>,
+}
+
+impl About {
+    fn read(dir: &Path, client: Client) -> Result<Self> {
+        match client {
+            Client::Pip => {
+                for path in disk::list(dir)? {
+                    if path.extension().is_some_and(|extension| extension == "dist-info") {
+                        return Ok(text(&path.join("METADATA"))?
+                            .map(|it| Self::of_wheel(&it))
+                            .unwrap_or_default());
+                    }
+                }
+                Ok(Self::default())
+            }
+            Client::Npm => {
+                let Some(text) = text(&dir.join("package").join("package.json"))? else {
+                    return Ok(Self::default());
+                };
+                let Ok(about) = serde_json::from_str(&text) else { return Ok(Self::default()) };
+                let PackageJson { name, version, description, license, homepage } = about;
+                let license = license.and_then(|license| Some(license.as_str()?.to_owned()));
+                Ok(Self { name, version, description, license, homepage })
+            }
+        }
+    }
+
+    /// Source: "Core metadata specifications" of Python; the fields come before the first empty line.
+    fn of_wheel(text: &str) -> Self {
+        let field = |name: &str| {
+            let mut lines = text.lines().take_while(|line| !line.is_empty());
+            let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))?;
+            Some(value.trim().to_owned()).filter(|value| !value.is_empty() && value != "UNKNOWN")
+        };
+        let url = || Some(field("Project-URL")?.split_once(", ")?.1.to_owned());
+        Self {
+            name: field("Name").unwrap_or_default(),
+            version: field("Version").unwrap_or_default(),
+            description: field("Summary"),
+            license: field("License-Expression").or_else(|| field("License")),
+            homepage: field("Home-page").or_else(url),
+        }
+    }
+}
+
+/// The text of a file about a package, if it is there and not too long.
+fn text(path: &Path) -> Result<Option<String>> {
+    if disk::symlink_metadata(path).is_err() {
+        return Ok(None);
+    }
+    let bytes = disk::read_at_most(path, METADATA_BYTES_MAX)?;
+    Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+/// The folders of a package that programs may need.
+struct Data {
+    modules: BTreeSet<String>,
+    /// By the paths that programs see.
+    trees: BTreeMap<String, String>,
+    /// Folders, and how many of their files are in no tree and may be data.
+    left_out: BTreeMap<String, usize>,
+}
+
+impl Data {
+    /// Makes a tree of the folder `path` of `dir` if it has data itself, or else of those of its folders that have.
+    fn examine(&mut self, dir: &Path, path: &str) -> Result<()> {
+        let folder = toolchain::at(dir, path);
+        let (mut folders, mut data, mut scripts) = (Vec::new(), 0, 0);
+        for entry in disk::list(&folder)? {
+            let Some(name) = entry.file_name().and_then(|name| name.to_str()) else { continue };
+            let below = if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") };
+            if disk::symlink_metadata(&entry)?.is_dir() {
+                if !name.ends_with(".dist-info") && name != "__pycache__" {
+                    folders.push(below);
+                }
+            } else if is_glue(name) {
+                scripts += 1;
+            } else if !self.modules.contains(&below) && !is_about(name) && !is_module(name) {
+                data += 1;
+            }
+        }
+        // The package's own folder has glue beside its data.
+        if data > 0 && scripts == 0 && !path.is_empty() && path != "package" {
+            let name = path.rsplit('/').next().unwrap_or(path);
+            let name = if self.trees.contains_key(name) { path } else { name };
+            self.trees.insert(name.to_owned(), path.to_owned());
+            return Ok(());
+        }
+        let is_left_out = data > 0 || (scripts > 1 && !folders.is_empty());
+        if is_left_out {
+            self.left_out.insert(path.to_owned(), data.max(scripts));
+        }
+        folders.iter().try_for_each(|below| self.examine(dir, below))
+    }
+}
+
+fn is_glue(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    name.rsplit_once('.').is_some_and(|(_, extension)| GLUE.contains(&extension))
+}
+
+fn is_about(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ABOUT.iter().any(|about| name.starts_with(about))
+        || matches!(&*name, "package.json" | "py.typed" | ".ds_store")
+}
+
+fn is_module(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|extension| extension == "wasm")
+}

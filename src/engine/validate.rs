@@ -1,0 +1,63 @@
+//! Checks of a module before it is compiled.
+
+use wasmparser::{Parser, Payload, TypeRef};
+
+use super::generator::Generator;
+use super::{Engine, Module, ProgramError};
+
+/// Checks that `bytes`, the binary form of `module`, can be compiled.
+///
+/// # Errors
+/// [`ProgramError`]: `SharedMemory`, `Invalid`, `Engine`.
+pub(super) fn expect_valid(
+    engine: &Engine,
+    module: &Module,
+    bytes: &[u8],
+) -> Result<(), ProgramError> {
+    let name = || module.name().to_owned();
+    if has_shared_memory(bytes) {
+        return Err(ProgramError::SharedMemory { name: name() });
+    }
+    let knows_all = engine.0.backends.first(engine.config(), Generator::Optimizing)?;
+    let valid = wasmtime::Module::validate(&knows_all.engine, bytes);
+    valid.map_err(|error| ProgramError::Invalid { name: name(), message: format!("{error:#}") })
+}
+
+/// Returns whether the binary module `bytes` has or imports a shared memory. False if it cannot be parsed:
+/// the compiler reports that.
+fn has_shared_memory(bytes: &[u8]) -> bool {
+    for payload in Parser::new(0).parse_all(bytes) {
+        let found = match payload {
+            Ok(Payload::ImportSection(imports)) => {
+                imports.into_imports().any(|import| match import.map(|import| import.ty) {
+                    Ok(TypeRef::Memory(memory)) => memory.shared,
+                    _ => false,
+                })
+            }
+            Ok(Payload::MemorySection(memories)) => {
+                memories.into_iter().any(|memory| memory.is_ok_and(|memory| memory.shared))
+            }
+            // Memories come before code, which is slow to parse.
+            Ok(Payload::CodeSectionStart { .. }) | Err(_) => return false,
+            Ok(_) => false,
+        };
+        if found {
+            return true;
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shared_memory_is_detected() {
+        let has = |text: &str| has_shared_memory(&wat::parse_str(text).unwrap());
+        assert!(has("(module (memory 1 1 shared) (func))"));
+        assert!(has(r#"(module (import "env" "memory" (memory 1 1 shared)))"#));
+        assert!(!has(r#"(module (import "a" "f" (func)) (memory 1) (func))"#));
+        assert!(!has_shared_memory(b"\0asm\x01\0\0\0\xff"));
+    }
+}
