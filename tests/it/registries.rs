@@ -180,6 +180,25 @@ fn what_is_pushed_is_what_another_machine_pulls_and_runs_without_a_network() {
     assert_eq!(scene.succeed("three", &["run", "--locked", "note"]), "note 7\n");
 }
 
+#[test]
+fn errors_of_a_registry_name_the_next_step() {
+    let scene = Scene::new();
+    let Some(registry) = Registry::start(&scene, "errors of a registry", None) else { return };
+    scene.push(&registry.reference("team/tools:1.2"));
+    scene.push(&registry.reference("team/tools:latest"));
+    let refuse = |reference: &str, options: &[&str], why: &str| {
+        let error = scene.fail("two", &[&["install"], options, &[reference]].concat());
+        assert!(error.contains(why), "{reference}: {error}");
+    };
+    let http = ["--plain-http"];
+    refuse(&registry.reference("team/tools:2"), &http, "team/tools has the tags 1.2, latest");
+    refuse(&registry.reference("team/tool:1"), &http, "it has no repository team/tool, or shows");
+    refuse(&registry.reference("team/tools:1.2"), &[], "if it speaks HTTP, add --plain-http");
+    let gone = registry.reference("team/tools:1.2");
+    drop(registry);
+    refuse(&gone, &http, "cannot be reached; check its name, and the network");
+}
+
 /// From a recipe to the firmware, and the same on a second machine that has the registry alone, then nothing.
 #[test]
 fn avr_gcc_from_a_registry_makes_the_known_firmware_without_a_network() {

@@ -37,6 +37,17 @@ $plan
 EOF
 [ -z "${status-}" ] || exit "$status"
 
+# Makes the output of the linker, whose arguments these are, executable, as linkers do.
+make_executable() {
+    while [ $# -gt 1 ]; do
+        if [ "$1" = -o ]; then
+            [ ! -f "$2" ] || chmod +x "$2"
+            return
+        fi
+        shift
+    done
+}
+
 # Not as a pipeline, whose last part would be a subshell.
 while IFS= read -r line; do
     [ -n "$line" ] || continue
@@ -49,6 +60,7 @@ while IFS= read -r line; do
         *) program=${program##*/} ;;
     esac
     "$root/$program" "$@" </dev/null || exit
+    [ "$program" != wasm-ld ] || make_executable "$@"
 done <<EOF
 $steps
 EOF

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use docker_credential::{CredentialRetrievalError, DockerCredential};
 use futures_util::{StreamExt, stream};
 use oci_client::client::{BlobResponse, ClientConfig, ClientProtocol};
-use oci_client::errors::OciDistributionError;
+use oci_client::errors::{OciDistributionError, OciErrorCode};
 use oci_client::manifest::{ImageIndexEntry, OciDescriptor, OciImageManifest, OciManifest};
 use oci_client::secrets::RegistryAuth;
 use oci_client::{Client, Reference, RegistryOperation};
@@ -34,6 +34,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 /// How often a blob is asked for without a new byte of it.
 const ATTEMPTS_MAX: u32 = 3;
 
+/// Most tags that are shown of a repository.
+const TAGS_SHOWN_MAX: usize = 20;
+
 /// Bytes sent at a time.
 const PIECE_BYTES: u64 = 4 << 20;
 
@@ -43,6 +46,7 @@ pub struct Registry {
     client: Client,
     reference: Reference,
     auth: RegistryAuth,
+    is_plain_http: bool,
 }
 
 /// Whether `text` has the form of a reference: the name of a registry before the first slash.
@@ -92,7 +96,8 @@ impl Registry {
         })?;
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.context("cannot start the runtime of the client")?;
-        Ok(Self { runtime, client, auth: login(&name)?, reference })
+        let (auth, is_plain_http) = (login(&name)?, plain_http);
+        Ok(Self { runtime, client, reference, auth, is_plain_http })
     }
 
     /// What it names, to be shown.
@@ -129,21 +134,39 @@ impl Registry {
 
     /// `error` as the reason for which it is not possible to do `what`, with the next step.
     fn explained(&self, error: OciDistributionError, what: &str) -> anyhow::Error {
-        let needs_login = match &error {
-            OciDistributionError::UnauthorizedError { .. }
-            | OciDistributionError::AuthenticationFailure(_) => true,
-            OciDistributionError::RequestError(error) => {
-                error.status().is_some_and(|status| status.as_u16() == 401)
+        let (registry, name) = (printable(self.reference.resolve_registry()), self.name());
+        let message = match Reason::of(&error) {
+            Reason::NeedsLogin => {
+                format!("cannot {what} {name} without a login: `docker login {registry}`")
             }
-            _ => false,
-        };
-        let message = if needs_login {
-            let registry = self.reference.resolve_registry();
-            format!("cannot {what} {} without a login: `docker login {registry}`", self.name())
-        } else {
-            format!("cannot {what} {}", self.name())
+            Reason::Unknown => return Usage(self.what_there_is(what)).into(),
+            Reason::NoConnection if is_loopback(&registry) && !self.is_plain_http => format!(
+                "cannot {what} {name}: {registry} does not speak HTTPS; if it speaks HTTP, add --plain-http"
+            ),
+            Reason::NoConnection => format!(
+                "cannot {what} {name}: {registry} cannot be reached; check its name, and the network"
+            ),
+            Reason::Other => format!("cannot {what} {name}"),
         };
         anyhow::Error::from(error).context(message)
+    }
+
+    /// Says that the registry does not have what the reference names, but what it has instead.
+    fn what_there_is(&self, what: &str) -> String {
+        let repository = printable(self.reference.repository());
+        let asked = self.client.list_tags(&self.reference, &self.auth, Some(TAGS_SHOWN_MAX), None);
+        let tags = self.runtime.block_on(async { timeout(ANSWER_TIMEOUT, asked).await });
+        let mut tags = tags.ok().and_then(Result::ok).map(|found| found.tags).unwrap_or_default();
+        tags.sort();
+        let there_is = if tags.is_empty() {
+            format!("it has no repository {repository}, or shows it only after a login")
+        } else {
+            let tags: Vec<String> =
+                tags.iter().take(TAGS_SHOWN_MAX).map(|tag| printable(tag)).collect();
+            format!("{repository} has the tags {}", tags.join(", "))
+        };
+        let registry = printable(self.reference.resolve_registry());
+        format!("cannot {what} {}: {registry} does not have it; {there_is}", self.name())
     }
 
     /// Fetches the blob of `descriptor` into a file in the folder `dir`, which is locked until it is closed, and checks its
@@ -295,6 +318,43 @@ impl Registry {
             self.client.fetch_manifest_digest(&self.reference, &self.auth).await
         });
         pushed.map_err(|error| self.explained(error, "push the manifest of"))
+    }
+}
+
+/// Why a registry did not do what it was asked for.
+enum Reason {
+    NeedsLogin,
+    /// It has no such manifest, or repository.
+    Unknown,
+    NoConnection,
+    Other,
+}
+
+impl Reason {
+    fn of(error: &OciDistributionError) -> Self {
+        match error {
+            OciDistributionError::UnauthorizedError { .. }
+            | OciDistributionError::AuthenticationFailure(_) => Self::NeedsLogin,
+            OciDistributionError::ImageManifestNotFoundError(_) => Self::Unknown,
+            OciDistributionError::RegistryError { envelope, .. } => {
+                let is_unknown = |code: &OciErrorCode| {
+                    use OciErrorCode::{ManifestUnknown, NameUnknown, NotFound};
+                    matches!(code, ManifestUnknown | NameUnknown | NotFound)
+                };
+                let mut errors = envelope.errors.iter();
+                if errors.any(|error| is_unknown(&error.code)) {
+                    Self::Unknown
+                } else {
+                    Self::Other
+                }
+            }
+            OciDistributionError::RequestError(error) if error.is_connect() => Self::NoConnection,
+            OciDistributionError::RequestError(error) => match error.status() {
+                Some(status) if status.as_u16() == 401 => Self::NeedsLogin,
+                _ => Self::Other,
+            },
+            _ => Self::Other,
+        }
     }
 }
 
