@@ -17,11 +17,18 @@ use super::install::{self, bundle};
 use super::install::{recipes, stored};
 #[cfg(feature = "import")]
 use super::progress::Progress;
+#[cfg(feature = "import")]
+use super::signatures::secret;
+use super::signatures::{Keys, Verdict};
 use super::text::{count, printable};
 #[cfg(feature = "import")]
 use crate::base::atomic_file::TEMPORARY_PREFIX;
 use crate::base::{atomic_file, disk};
-use crate::toolchain::{MANIFEST, names};
+#[cfg(feature = "import")]
+use crate::toolchain::SIGNATURE;
+#[cfg(feature = "import")]
+use crate::toolchain::signature::SecretKey;
+use crate::toolchain::{MANIFEST, names, signature_in};
 use crate::{
     InstallError, Manifest, ManifestError, Problem, ProgramEntry, Removed, Toolchain,
     ToolchainFolder,
@@ -35,9 +42,11 @@ pub fn run(args: &ToolchainArgs) -> Result<u8> {
         ToolchainAction::Check { dir, json } => check(dir, *json),
         ToolchainAction::Init { dir, name } => init(dir, name.as_deref()),
         #[cfg(feature = "import")]
-        ToolchainAction::Pack { source, output, quiet } => {
+        ToolchainAction::Pack { source, sign, output, quiet } => {
+            // First, as it may ask for a password.
+            let key = sign.as_deref().map(secret::open).transpose()?;
             let source = install::toolchain_of(source, *quiet)?;
-            pack(&source.toolchain, output.as_deref(), *quiet)
+            pack(source.toolchain, key.as_ref(), output.as_deref(), *quiet)
         }
         ToolchainAction::Verify { names, json } => stored::verify(names, *json),
         ToolchainAction::Outdated { json } => stored::outdated(*json),
@@ -49,7 +58,7 @@ pub fn run(args: &ToolchainArgs) -> Result<u8> {
         ToolchainAction::Pull { reference, output, plain_http, quiet } => {
             let registry = Registry::of(reference, *plain_http)?;
             let (_folder, pulled) = oci::pull(&registry, &installed_toolchains()?, *quiet)?;
-            pack(&pulled, output.as_deref(), *quiet)
+            pack(pulled, None, output.as_deref(), *quiet)
         }
         #[cfg(feature = "import")]
         ToolchainAction::Unpack { file, dir } => unpack(file, dir),
@@ -59,6 +68,7 @@ pub fn run(args: &ToolchainArgs) -> Result<u8> {
 
 fn list(json: bool) -> Result<u8> {
     let store = installed_toolchains()?;
+    let keys = if json { Keys::trusted()? } else { Keys::default() };
     let mut lines = Vec::new();
     for name in store.names()? {
         let toolchain = Toolchain::installed(&store, &name)?;
@@ -68,6 +78,7 @@ fn list(json: bool) -> Result<u8> {
             lines.push(json!({
                 "name": name, "version": version, "digest": toolchain.digest(), "programs": programs,
                 "description": description,
+                "signature": Verdict::of_installed(&keys, &store, &name, None).json(),
             }));
         } else {
             say_line(toolchain.manifest());
@@ -77,6 +88,7 @@ fn list(json: bool) -> Result<u8> {
         if json {
             lines.push(json!({
                 "name": name, "version": version, "digest": digest, "for_projects": true,
+                "signature": Verdict::of_installed(&keys, &store, &name, Some(digest)).json(),
             }));
         } else {
             say!("{name} {}  for projects, {digest}", printable(&version));
@@ -115,23 +127,31 @@ fn say_line(Manifest { name, version, description, .. }: &Manifest) {
 }
 
 fn inspect(named: &str, json: bool) -> Result<u8> {
-    let store = installed_toolchains()?;
-    let toolchain = if store.has(named)? {
-        Toolchain::installed(&store, named)?
+    let (store, keys) = (installed_toolchains()?, Keys::trusted()?);
+    let (toolchain, verdict) = if store.has(named)? {
+        let verdict = Verdict::of_installed(&keys, &store, named, None);
+        (Toolchain::installed(&store, named)?, verdict)
     } else {
         let opened = Toolchain::open(Path::new(named))?;
-        opened.ok_or_else(|| {
+        let opened = opened.ok_or_else(|| {
             Usage(format!(
                 "{} is neither an installed toolchain nor a folder with a {MANIFEST}",
                 printable(named)
             ))
-        })?
+        })?;
+        let signature = signature_in(Path::new(named))?;
+        let text = opened.manifest().to_text();
+        let verdict = Verdict::of(&keys, text.as_bytes(), signature.as_deref());
+        (opened, verdict)
     };
     let manifest = toolchain.manifest();
     if json {
         say!(
             "{}",
-            json!({ "manifest": manifest, "digest": toolchain.digest(), "root": toolchain.root() })
+            json!({
+                "manifest": manifest, "digest": toolchain.digest(), "root": toolchain.root(),
+                "signature": verdict.json(),
+            })
         );
         return Ok(0);
     }
@@ -141,6 +161,9 @@ fn inspect(named: &str, json: bool) -> Result<u8> {
         if let Some(text) = text {
             say!("{what}{}", printable(text));
         }
+    }
+    if let Some(signer) = verdict.described() {
+        say!("{}", printable(&signer));
     }
     say!("files in {}", toolchain.root());
     for (name, program) in &manifest.programs {
@@ -252,9 +275,23 @@ fn modules(dir: &Path) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Writes the toolchain in `dir` to a bundle.
+/// Writes `toolchain` to a bundle, signed by `key`, or as it is signed.
 #[cfg(feature = "import")]
-fn pack(toolchain: &ToolchainFolder, output: Option<&Path>, quiet: bool) -> Result<u8> {
+fn pack(
+    mut toolchain: ToolchainFolder,
+    key: Option<&SecretKey>,
+    output: Option<&Path>,
+    quiet: bool,
+) -> Result<u8> {
+    if let Some(key) = key {
+        let Manifest { name, version, .. } = toolchain.manifest();
+        // In ASCII: minisign shows nothing else.
+        let comment = format!("{name} {}", version.escape_default());
+        let signature = key.sign(toolchain.manifest().to_text().as_bytes(), &comment)?;
+        toolchain = toolchain.with_signature(Some(signature.text().to_owned()));
+    } else {
+        install::signed::expect_not_wrong(&toolchain)?;
+    }
     let Manifest { name, version, files, .. } = toolchain.manifest();
     let output = if let Some(output) = output {
         output.to_owned()
@@ -270,17 +307,20 @@ fn pack(toolchain: &ToolchainFolder, output: Option<&Path>, quiet: bool) -> Resu
     let all: u64 = files.values().map(|file| file.len_bytes).sum();
     let shown =
         Progress::start(format!("packing {name} ({})", ByteSize(all).display().iec()), quiet);
-    bundle::pack(toolchain, &output)?;
+    bundle::pack(&toolchain, &output)?;
     drop(shown);
     let bytes = disk::metadata(&output)?.len();
     let files = count(files.len(), "file");
-    say!("wrote {}: {files}, {}", output.display(), ByteSize(bytes).display().iec());
+    let signed =
+        key.map_or_else(String::new, |key| format!(", signed by key {}", key.public().id()));
+    say!("wrote {}: {files}, {}{signed}", output.display(), ByteSize(bytes).display().iec());
     Ok(0)
 }
 
 #[cfg(feature = "oci")]
 fn push(source: &str, registry: &Registry, json: bool, quiet: bool) -> Result<u8> {
     let source = install::toolchain_of(source, quiet)?;
+    install::signed::expect_not_wrong(&source.toolchain)?;
     let digest = oci::push(&source.toolchain, registry, quiet)?;
     let Manifest { name, version, .. } = source.toolchain.manifest();
     if json {
@@ -308,6 +348,9 @@ fn unpack(file: &Path, dir: &Path) -> Result<u8> {
         .with_context(|| format!("cannot unpack {}", file.display()))?;
     let manifest = toolchain.manifest();
     atomic_file::write(&folder.path().join(MANIFEST), &[manifest.to_text().as_bytes()])?;
+    if let Some(signature) = toolchain.signature() {
+        atomic_file::write(&folder.path().join(SIGNATURE), &[signature.as_bytes()])?;
+    }
     disk::rename(folder.path(), dir)?;
     say!("{}: {}", dir.display(), count(manifest.files.len(), "file"));
     Ok(0)

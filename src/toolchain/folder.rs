@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::digests;
 use super::installed::{InstallError, InstalledToolchains};
-use super::manifest::{FileEntry, MANIFEST, Manifest};
+use super::manifest::{FileEntry, MANIFEST, Manifest, SIGNATURE, SIGNATURE_BYTES_MAX};
 use super::names::at;
 use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
@@ -26,17 +26,18 @@ pub struct ToolchainFolder {
     manifest: Manifest,
     /// The digests of all files.
     contents: BTreeMap<String, Digest>,
+    signature: Option<String>,
 }
 
 impl ToolchainFolder {
-    /// Reads the manifest in the folder `dir` and examines the files that it names.
+    /// Reads the manifest in the folder `dir`, and its signature if there is one, and examines the files that it names.
     ///
     /// # Errors
     /// [`InstallError`]: `Manifest`; `File` for one that is missing, a link, or neither a file nor a folder, or that
     /// does not have the digest in the manifest.
     pub fn open(dir: &Path) -> Result<Self, InstallError> {
         let (manifest, _) = Manifest::read(&dir.join(MANIFEST))?;
-        Self::of(dir, manifest)
+        Ok(Self::of(dir, manifest)?.with_signature(signature_in(dir)?))
     }
 
     /// As [`ToolchainFolder::open`], with another manifest.
@@ -54,9 +55,13 @@ impl ToolchainFolder {
             collect(dir, path, 0, &mut files, &mut contents)?;
         }
         for (path, stated) in &manifest.files {
-            match files.get(path) {
-                Some(found) if found == stated => {}
-                Some(found) if found.sha256 == stated.sha256 => {}
+            match files.get_mut(path) {
+                Some(found) if found.sha256 == stated.sha256 => {
+                    // Where files have no such permission, the manifest stays the one that was signed.
+                    if !cfg!(unix) {
+                        found.executable = stated.executable;
+                    }
+                }
                 Some(found) => {
                     let message = format!(
                         "its SHA-256 is {}, not the {} of the manifest",
@@ -99,7 +104,19 @@ impl ToolchainFolder {
             }
         }
         manifest.files = files;
-        Ok(Self { dir: dir.to_owned(), manifest, contents })
+        Ok(Self { dir: dir.to_owned(), manifest, contents, signature: None })
+    }
+
+    /// Sets the signature of its manifest, in the format of minisign, which is not checked here.
+    #[must_use]
+    pub fn with_signature(mut self, signature: Option<String>) -> Self {
+        self.signature = signature;
+        self
+    }
+
+    /// The signature of its manifest, which was not checked.
+    pub fn signature(&self) -> Option<&str> {
+        self.signature.as_deref()
     }
 
     /// The manifest, with all files.
@@ -131,7 +148,8 @@ impl ToolchainFolder {
     /// [`InstallError`]; the old version is then still installed.
     pub fn install(&self, store: &InstalledToolchains) -> Result<Digest, InstallError> {
         let open = |path: &str| self.open_file(path);
-        let digest = store.install(self.manifest.clone(), &self.contents, &open, false)?;
+        let manifest = self.manifest.clone();
+        let digest = store.install(manifest, self.signature(), &self.contents, &open, false)?;
         // What cannot be removed now only costs space.
         let _ = store.tidy();
         Ok(digest)
@@ -143,13 +161,31 @@ impl ToolchainFolder {
     /// [`InstallError`].
     pub fn install_version(&self, store: &InstalledToolchains) -> Result<Digest, InstallError> {
         let open = |path: &str| self.open_file(path);
-        store.install(self.manifest.clone(), &self.contents, &open, true)
+        store.install(self.manifest.clone(), self.signature(), &self.contents, &open, true)
     }
 
     /// The digest of its manifest, by which it is known when it is installed.
     pub fn digest(&self) -> Digest {
         Digest::of(self.manifest.to_text().as_bytes())
     }
+}
+
+/// The signature in the folder `dir`, if there is one.
+///
+/// # Errors
+/// [`InstallError::File`] if it is a link, too long, or no text.
+pub(crate) fn signature_in(dir: &Path) -> Result<Option<String>, InstallError> {
+    let path = dir.join(SIGNATURE);
+    if disk::symlink_metadata(&path).is_err() {
+        return Ok(None);
+    }
+    let wrong = |message: String| InstallError::File { path: SIGNATURE.to_owned(), message };
+    expect_no_link(dir, SIGNATURE).map_err(|error| wrong(error.source.to_string()))?;
+    let text = disk::read_at_most(&path, SIGNATURE_BYTES_MAX)?;
+    let text =
+        text.ok_or_else(|| wrong(format!("it has more than {SIGNATURE_BYTES_MAX} bytes")))?;
+    let text = String::from_utf8(text).map_err(|_| wrong("it is not UTF-8".to_owned()))?;
+    Ok(Some(text))
 }
 
 /// Checks that neither `path`, which is relative to the folder `dir`, nor a folder on the way to it is a link: a toolchain
@@ -207,7 +243,7 @@ fn collect(
         let name = entry.file_name().and_then(|name| name.to_str());
         let name = name.ok_or_else(|| wrong(format!("{} is not UTF-8", entry.display())))?;
         let below = if path == "." { name.to_owned() } else { format!("{path}/{name}") };
-        if below != MANIFEST {
+        if below != MANIFEST && below != SIGNATURE {
             collect(dir, &below, depth + 1, files, contents)?;
         }
     }

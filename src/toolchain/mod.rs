@@ -10,6 +10,8 @@ mod manifest;
 pub(crate) mod names;
 mod programs;
 mod registry;
+#[cfg(feature = "import")]
+pub(crate) mod signature;
 mod temporary;
 mod trees;
 mod versions;
@@ -18,10 +20,14 @@ pub use programs::{Compile, Loaded, ToolchainPrograms};
 
 pub use described::{Code, Described, Toolchain};
 pub use folder::ToolchainFolder;
-pub use installed::{InstallError, InstalledToolchains};
+#[cfg(feature = "cli")]
+pub(crate) use folder::signature_in;
+pub use installed::{InstallError, InstalledToolchains, SignedManifest};
+pub use manifest::{
+    FileEntry, MANIFEST, Manifest, ManifestError, Problem, ProgramEntry, SIGNATURE,
+};
 #[cfg(feature = "import")]
-pub(crate) use manifest::MANIFEST_BYTES_MAX;
-pub use manifest::{FileEntry, MANIFEST, Manifest, ManifestError, Problem, ProgramEntry};
+pub(crate) use manifest::{MANIFEST_BYTES_MAX, SIGNATURE_BYTES_MAX};
 #[cfg(feature = "import")]
 pub(crate) use names::at;
 #[cfg(feature = "cli")]

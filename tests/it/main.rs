@@ -44,6 +44,8 @@ mod sandbox_profiles;
 #[cfg(feature = "llm")]
 mod sessions;
 mod shell;
+#[cfg(feature = "import")]
+mod signatures;
 mod subprocess;
 mod subprocess_stream;
 mod support;

@@ -39,6 +39,11 @@ pub struct InstallArgs {
     #[arg(long)]
     pub plain_http: bool,
 
+    /// Install only what this key signed, and trust its signatures from now on: Base64, or the file with the key
+    #[cfg(feature = "import")]
+    #[arg(long, value_name = "KEY", requires = "sources")]
+    pub trust: Option<String>,
+
     /// Do not compile the programs yet: their first runs will
     #[arg(long)]
     pub no_compile: bool,
@@ -212,10 +217,21 @@ The login is that of docker: `docker login REGISTRY`. A toolchain has the same d
     },
     /// Write a toolchain to one file, which `belljar install` takes
     #[cfg(feature = "import")]
+    #[command(after_help = "Examples:
+  belljar toolchain pack tools
+      writes tools-1.0.belljar
+  belljar toolchain pack --sign my.key tools
+      the same, signed: `belljar keys generate my.key` makes the key
+
+The password of the key is asked for on the terminal, or is that of the variable BELLJAR_SIGN_PASSWORD.")]
     Pack {
-        /// The folder of a toolchain, or the name of an installed one
-        #[arg(value_name = "DIR|NAME", default_value = ".")]
+        /// The folder or bundle of a toolchain, or the name of an installed one
+        #[arg(value_name = "DIR|FILE|NAME", default_value = ".")]
         source: String,
+
+        /// Sign it with the key in this file: of `belljar keys generate`, or of minisign
+        #[arg(long, value_name = "KEYFILE")]
+        sign: Option<PathBuf>,
 
         /// The file (default: NAME-VERSION.belljar)
         #[arg(long, short, value_name = "FILE")]

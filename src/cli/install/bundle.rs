@@ -1,5 +1,5 @@
 //! Bundles: a toolchain as one file, a zip archive whose bytes depend on the toolchain alone: the manifest with all its
-//! files, then these in the order of their paths, with one time and one compression.
+//! files, its signature if there is one, then the files in the order of their paths, with one time and one compression.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -12,7 +12,9 @@ use zip::{CompressionMethod, DateTime, System, ZipArchive, ZipWriter};
 
 use super::archive;
 use crate::base::{atomic_file, disk};
-use crate::toolchain::{FileEntry, MANIFEST, MANIFEST_BYTES_MAX, at};
+use crate::toolchain::{
+    FileEntry, MANIFEST, MANIFEST_BYTES_MAX, SIGNATURE, SIGNATURE_BYTES_MAX, at,
+};
 use crate::{Manifest, ToolchainFolder};
 
 /// Level of the compression: changing it changes the bytes of all bundles.
@@ -70,6 +72,10 @@ pub fn write(toolchain: &ToolchainFolder, modules: Modules, file: &mut File) -> 
     let text = manifest.to_text();
     archive.start_file(MANIFEST, options(text.len() as u64, false))?;
     archive.write_all(text.as_bytes())?;
+    if let Some(signature) = toolchain.signature() {
+        archive.start_file(SIGNATURE, options(signature.len() as u64, false))?;
+        archive.write_all(signature.as_bytes())?;
+    }
     for (name, entry) in modules.files(manifest) {
         archive.start_file(name, options(entry.len_bytes, entry.executable))?;
         let opened = toolchain.open_file(name)?;
@@ -87,17 +93,23 @@ pub fn write(toolchain: &ToolchainFolder, modules: Modules, file: &mut File) -> 
 /// # Errors
 /// As [`unpack`]; those of [`ToolchainFolder::of`].
 pub fn open(file: &Path, into: &Path) -> Result<ToolchainFolder> {
-    let manifest = unpack(file, into, Modules::Inside)?;
-    Ok(ToolchainFolder::of(into, manifest)?)
+    let Unpacked { manifest, signature } = unpack(file, into, Modules::Inside)?;
+    Ok(ToolchainFolder::of(into, manifest)?.with_signature(signature))
 }
 
-/// Unpacks the bundle `file` into the empty folder `into`; returns its manifest. Digests are not checked: see
-/// [`ToolchainFolder::of`].
+/// What a bundle says of its files.
+pub struct Unpacked {
+    pub manifest: Manifest,
+    /// The signature of the manifest, which was not checked.
+    pub signature: Option<String>,
+}
+
+/// Unpacks the bundle `file` into the empty folder `into`. Digests are not checked: see [`ToolchainFolder::of`].
 ///
 /// # Errors
 /// The bundle is damaged, or has an entry that its manifest does not have, a link, a path that leads elsewhere, the same
 /// path twice, or more bytes than the manifest says.
-pub fn unpack(file: &Path, into: &Path, modules: Modules) -> Result<Manifest> {
+pub fn unpack(file: &Path, into: &Path, modules: Modules) -> Result<Unpacked> {
     let mut archive = ZipArchive::new(disk::open(file)?).context("it is not a bundle")?;
     if archive.offset() != 0 {
         bail!("it is not a bundle: something precedes the archive");
@@ -107,16 +119,18 @@ pub fn unpack(file: &Path, into: &Path, modules: Modules) -> Result<Manifest> {
         bail!("it has a path twice: {entries} entries, and {} paths", archive.len());
     }
     let manifest = manifest(&mut archive)?;
+    let signature = signature(&mut archive)?;
     let files = modules.files(&manifest);
-    if archive.len() != files.len() + 1 {
-        let found = archive.len().saturating_sub(1);
+    let own = 1 + usize::from(signature.is_some());
+    if archive.len() != files.len() + own {
+        let found = archive.len().saturating_sub(own);
         bail!("it has {found} files, and its manifest {}", files.len());
     }
     for index in 0..archive.len() {
         let mut entry =
             archive.by_index(index).with_context(|| format!("entry {index} is damaged"))?;
         let name = entry.name()?.into_owned();
-        if name == MANIFEST {
+        if name == MANIFEST || name == SIGNATURE {
             continue;
         }
         let Some(stated) = files.get(name.as_str()) else {
@@ -133,7 +147,8 @@ pub fn unpack(file: &Path, into: &Path, modules: Modules) -> Result<Manifest> {
             disk::set_executable(&at(into, &name))?;
         }
     }
-    Ok(manifest)
+    drop(files);
+    Ok(Unpacked { manifest, signature })
 }
 
 /// The number of entries in the directory of an archive, which begins at `start`. The library keeps one for each name.
@@ -153,16 +168,36 @@ fn entries(file: &mut File, start: u64) -> Result<usize> {
     Ok(count)
 }
 
-fn manifest(archive: &mut ZipArchive<impl Read + Seek>) -> Result<Manifest> {
-    let entry = archive.by_name(MANIFEST).with_context(|| format!("it has no {MANIFEST}"))?;
-    let mut text = Vec::new();
-    entry
-        .take(MANIFEST_BYTES_MAX + 1)
-        .read_to_end(&mut text)
-        .with_context(|| format!("{MANIFEST} is damaged"))?;
-    if text.len() as u64 > MANIFEST_BYTES_MAX {
-        bail!("its {MANIFEST} has more than {MANIFEST_BYTES_MAX} bytes");
+/// The content of the entry `name`, which has at most `bytes_max`; `None` if there is no such entry.
+fn entry(
+    archive: &mut ZipArchive<impl Read + Seek>,
+    name: &str,
+    bytes_max: u64,
+) -> Result<Option<Vec<u8>>> {
+    if archive.index_for_name(name).is_none() {
+        return Ok(None);
     }
+    let entry = archive.by_name(name).with_context(|| format!("{name} is damaged"))?;
+    let mut content = Vec::new();
+    entry
+        .take(bytes_max + 1)
+        .read_to_end(&mut content)
+        .with_context(|| format!("{name} is damaged"))?;
+    if content.len() as u64 > bytes_max {
+        bail!("its {name} has more than {bytes_max} bytes");
+    }
+    Ok(Some(content))
+}
+
+fn signature(archive: &mut ZipArchive<impl Read + Seek>) -> Result<Option<String>> {
+    let Some(text) = entry(archive, SIGNATURE, SIGNATURE_BYTES_MAX)? else { return Ok(None) };
+    let text = String::from_utf8(text).ok();
+    text.map(Some).with_context(|| format!("its {SIGNATURE} is not UTF-8"))
+}
+
+fn manifest(archive: &mut ZipArchive<impl Read + Seek>) -> Result<Manifest> {
+    let text = entry(archive, MANIFEST, MANIFEST_BYTES_MAX)?;
+    let text = text.with_context(|| format!("it has no {MANIFEST}"))?;
     let manifest = Manifest::parse(Path::new(MANIFEST), &text)?;
     if manifest.files.is_empty() {
         bail!("its {MANIFEST} has no `files`");

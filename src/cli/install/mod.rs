@@ -14,6 +14,7 @@ pub mod project;
     allow(dead_code, reason = "importing needs all of a recipe, listing its name")
 )]
 pub mod recipes;
+pub mod signed;
 pub mod stored;
 
 use std::path::Path;
@@ -28,6 +29,7 @@ use super::compile::Compiler;
 use super::exit::Usage;
 use super::home::{cache_dir, installed_toolchains};
 use super::progress::Progress;
+use super::signatures::Signer;
 use super::text::{count, printable};
 use crate::base::digest::Digest;
 use crate::base::disk;
@@ -36,6 +38,7 @@ use crate::toolchain::{MANIFEST, Temporary, meant, similar};
 use crate::{
     InstalledToolchains, Manifest, Module, Removed, Toolchain, ToolchainFolder, Toolchains,
 };
+use signed::Signing;
 
 /// Installs toolchains.
 pub fn install(args: &InstallArgs) -> Result<u8> {
@@ -46,10 +49,12 @@ pub fn install(args: &InstallArgs) -> Result<u8> {
     if args.sources.is_empty() {
         return project::install(args, &store);
     }
+    let signing = Signing::of(args)?;
     let mut lines = Vec::new();
     for source in &args.sources {
         let cannot = || format!("cannot install {}", printable(source));
-        let unpacked = open(source, Path::new(""), args, &store).with_context(cannot)?;
+        let mut unpacked = open(source, Path::new(""), args, &store).with_context(cannot)?;
+        let signer = signing.examine(&mut unpacked.toolchain, &store).with_context(cannot)?;
         let manifest = unpacked.toolchain.manifest();
         let before = installed_version(&store, &manifest.name);
         // First, as what cannot be compiled must not replace a version that works.
@@ -57,14 +62,16 @@ pub fn install(args: &InstallArgs) -> Result<u8> {
         let shown = Progress::start(format!("installing {}", manifest.name), args.quiet);
         let digest = unpacked.toolchain.install(&store).with_context(cannot)?;
         drop(shown);
+        signing.keep()?;
         if args.json {
-            let mut line = line(manifest, digest, compiled);
+            let mut line = line(manifest, digest, &signer, compiled);
             line["replaced_version"] = json!(before);
             lines.push(line);
         } else {
             tell(manifest);
         }
         if !args.quiet {
+            signed::tell(manifest, &signer);
             tell_hidden(manifest, &store)?;
         }
     }
@@ -75,8 +82,9 @@ pub fn install(args: &InstallArgs) -> Result<u8> {
 }
 
 /// What was installed, as JSON.
-fn line(manifest: &Manifest, digest: Digest, compiled: usize) -> Value {
+fn line(manifest: &Manifest, digest: Digest, signer: &Signer, compiled: usize) -> Value {
     json!({
+        "signature": signer.json(),
         "name": manifest.name, "version": manifest.version, "digest": digest,
         "programs": manifest.programs.keys().collect::<Vec<_>>(), "compiled": compiled,
     })
@@ -180,13 +188,14 @@ pub fn toolchain_of(source: &str, quiet: bool) -> Result<Unpacked> {
         return from_bundle(path, &store, quiet);
     }
     let folder = store.temporary()?;
-    let manifest = store.unpack(source, folder.path()).map_err(|error| match error {
-        crate::InstallError::NotInstalled { .. } => {
-            anyhow::Error::from(Usage(format!("there is no such folder or bundle, and {error}")))
-        }
-        error => error.into(),
-    })?;
-    let toolchain = ToolchainFolder::of(folder.path(), manifest)?;
+    let (manifest, signature) =
+        store.unpack(source, folder.path()).map_err(|error| match error {
+            crate::InstallError::NotInstalled { .. } => anyhow::Error::from(Usage(format!(
+                "there is no such folder or bundle, and {error}"
+            ))),
+            error => error.into(),
+        })?;
+    let toolchain = ToolchainFolder::of(folder.path(), manifest)?.with_signature(signature);
     Ok(Unpacked { toolchain, _folder: Some(folder) })
 }
 
