@@ -25,6 +25,8 @@ use super::text::{count, printable};
 use crate::base::atomic_file::TEMPORARY_PREFIX;
 use crate::base::{atomic_file, disk};
 #[cfg(feature = "import")]
+use crate::engine::Platform;
+#[cfg(feature = "import")]
 use crate::toolchain::SIGNATURE;
 #[cfg(feature = "import")]
 use crate::toolchain::signature::SecretKey;
@@ -42,11 +44,12 @@ pub fn run(args: &ToolchainArgs) -> Result<u8> {
         ToolchainAction::Check { dir, json } => check(dir, *json),
         ToolchainAction::Init { dir, name } => init(dir, name.as_deref()),
         #[cfg(feature = "import")]
-        ToolchainAction::Pack { source, sign, output, quiet } => {
+        ToolchainAction::Pack { source, sign, precompile, output, quiet } => {
             // First, as it may ask for a password.
             let key = sign.as_deref().map(secret::open).transpose()?;
             let source = install::toolchain_of(source, *quiet)?;
-            pack(source.toolchain, key.as_ref(), output.as_deref(), *quiet)
+            let key = key.as_ref().map(|key| (key, &precompile[..]));
+            pack(source.toolchain, key, output.as_deref(), *quiet)
         }
         ToolchainAction::Verify { names, json } => stored::verify(names, *json),
         ToolchainAction::Outdated { json } => stored::outdated(*json),
@@ -275,20 +278,24 @@ fn modules(dir: &Path) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Writes `toolchain` to a bundle, signed by `key`, or as it is signed.
+/// Writes `toolchain` to a bundle, signed by a key, with compiled code for some platforms, or as it is signed.
 #[cfg(feature = "import")]
 fn pack(
     mut toolchain: ToolchainFolder,
-    key: Option<&SecretKey>,
+    key: Option<(&SecretKey, &[Platform])>,
     output: Option<&Path>,
     quiet: bool,
 ) -> Result<u8> {
-    if let Some(key) = key {
+    let mut compiled = None;
+    if let Some((key, platforms)) = key {
         let Manifest { name, version, .. } = toolchain.manifest();
         // In ASCII: minisign shows nothing else.
         let comment = format!("{name} {}", version.escape_default());
         let signature = key.sign(toolchain.manifest().to_text().as_bytes(), &comment)?;
         toolchain = toolchain.with_signature(Some(signature.text().to_owned()));
+        if !platforms.is_empty() {
+            compiled = Some(install::compiled::make(&toolchain, platforms, key, quiet)?);
+        }
     } else {
         install::signed::expect_not_wrong(&toolchain)?;
     }
@@ -307,12 +314,13 @@ fn pack(
     let all: u64 = files.values().map(|file| file.len_bytes).sum();
     let shown =
         Progress::start(format!("packing {name} ({})", ByteSize(all).display().iec()), quiet);
-    bundle::pack(&toolchain, &output)?;
+    let others = compiled.as_ref().map_or(&[][..], |compiled| &compiled.entries);
+    bundle::pack(&toolchain, others, &output)?;
     drop(shown);
     let bytes = disk::metadata(&output)?.len();
     let files = count(files.len(), "file");
     let signed =
-        key.map_or_else(String::new, |key| format!(", signed by key {}", key.public().id()));
+        key.map_or_else(String::new, |(key, _)| format!(", signed by key {}", key.public().id()));
     say!("wrote {}: {files}, {}{signed}", output.display(), ByteSize(bytes).display().iec());
     Ok(0)
 }

@@ -10,6 +10,8 @@ mod generator;
 mod inspect;
 mod module;
 mod optimizer;
+#[cfg(feature = "import")]
+mod precompiled;
 mod prepare;
 mod program;
 mod progress;
@@ -28,6 +30,8 @@ pub use compile::CacheUse;
 pub(crate) use config::MODULES_MAX;
 pub use config::{EngineConfig, QUICK_STACK_BYTES, STACK_BYTES};
 pub use module::{Module, ProgramError};
+#[cfg(feature = "import")]
+pub(crate) use precompiled::{AdoptError, Platform, adopt};
 pub use program::{Program, UnknownImports};
 pub use progress::CompileProgress;
 pub use run::run;

@@ -30,6 +30,8 @@ mod native_children;
 mod native_trees;
 mod overlay_differential;
 mod overlay_model;
+#[cfg(feature = "import")]
+mod precompiled;
 mod process_tape;
 mod processes;
 mod profile_escapes;

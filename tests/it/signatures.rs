@@ -11,11 +11,17 @@ use crate::support::{Belljar, belljar, guest, skipped, stderr, stdout};
 
 const SIGNATURE: &str = "toolchain.json.minisig";
 
+/// An entry of a bundle: its name and its content.
+pub type Entry = (String, Vec<u8>);
+
+/// The entries of a bundle, in their order.
+pub type Entries = Vec<Entry>;
+
 /// A home, a folder `tools` with a toolchain, two keys, `a.key` and `b.key`, and a folder `work`, in which commands run.
-struct Scene(tempfile::TempDir);
+pub struct Scene(tempfile::TempDir);
 
 impl Scene {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let scene = Self(tempfile::tempdir().unwrap());
         for folder in ["home", "tools/share", "work"] {
             std::fs::create_dir_all(scene.path(folder)).unwrap();
@@ -29,11 +35,11 @@ impl Scene {
         scene
     }
 
-    fn path(&self, path: &str) -> PathBuf {
+    pub fn path(&self, path: &str) -> PathBuf {
         self.0.path().join(path)
     }
 
-    fn describe(&self, version: &str) {
+    pub fn describe(&self, version: &str) {
         let manifest = json!({
             "format": "1.0", "name": "tools", "version": version, "trees": { "share": "share" },
             "programs": { "note": { "module": "cat.wasm", "args": ["{toolchain}/share/note"] } },
@@ -41,7 +47,7 @@ impl Scene {
         std::fs::write(self.path("tools/toolchain.json"), manifest.to_string()).unwrap();
     }
 
-    fn command(&self, args: &[&str]) -> Belljar {
+    pub fn command(&self, args: &[&str]) -> Belljar {
         let mut command = belljar(&self.path("work"));
         command.env("BELLJAR_HOME", self.path("home")).args(args);
         command
@@ -51,7 +57,7 @@ impl Scene {
         self.command(args).output().unwrap()
     }
 
-    fn succeed(&self, args: &[&str]) -> String {
+    pub fn succeed(&self, args: &[&str]) -> String {
         let output = self.call(args);
         assert!(output.status.success(), "{args:?}: {}", stderr(&output));
         stdout(&output)
@@ -62,25 +68,25 @@ impl Scene {
     }
 
     /// What a command says that the user must do otherwise.
-    fn fail(&self, args: &[&str]) -> String {
+    pub fn fail(&self, args: &[&str]) -> String {
         let output = self.call(args);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));
         stderr(&output)
     }
 
     /// Packs the toolchain to the bundle `to`, signed by `key` if there is one.
-    fn pack(&self, key: Option<&str>, to: &str) {
+    pub fn pack(&self, key: Option<&str>, to: &str) {
         let sign = key.map(|key| ["--sign", key]);
         let args = ["toolchain", "pack", "-q", "../tools", "-o", to];
         self.succeed(&[&args[..], sign.as_ref().map_or(&[], |sign| &sign[..])].concat());
     }
 
-    fn read(&self, path: &str) -> Vec<u8> {
+    pub fn read(&self, path: &str) -> Vec<u8> {
         std::fs::read(self.path("work").join(path)).unwrap()
     }
 
     /// The ID of a key, and its Base64.
-    fn key(&self, name: &str) -> (String, String) {
+    pub fn key(&self, name: &str) -> (String, String) {
         let text = std::fs::read_to_string(self.path(&format!("{name}.pub"))).unwrap();
         let mut lines = text.lines();
         let id = lines.next().unwrap().rsplit(' ').next().unwrap().to_owned();
@@ -88,7 +94,7 @@ impl Scene {
     }
 
     /// The entries of the bundle `bundle`, in their order.
-    fn entries(&self, bundle: &str) -> Vec<(String, Vec<u8>)> {
+    pub fn entries(&self, bundle: &str) -> Entries {
         let file = std::fs::File::open(self.path("work").join(bundle)).unwrap();
         let mut archive = zip::ZipArchive::new(file).unwrap();
         let count = archive.len();
@@ -102,7 +108,7 @@ impl Scene {
     }
 
     /// Writes the bundle `to` with `entries`.
-    fn write(&self, to: &str, entries: &[(String, Vec<u8>)]) {
+    pub fn write(&self, to: &str, entries: &[Entry]) {
         let file = std::fs::File::create(self.path("work").join(to)).unwrap();
         let mut archive = zip::ZipWriter::new(file);
         for (name, content) in entries {
@@ -120,7 +126,7 @@ impl Scene {
 }
 
 /// The entry `name`, to be changed.
-fn entry<'e>(entries: &'e mut [(String, Vec<u8>)], name: &str) -> &'e mut Vec<u8> {
+pub fn entry<'e>(entries: &'e mut [Entry], name: &str) -> &'e mut Vec<u8> {
     &mut entries.iter_mut().find(|(known, _)| known == name).unwrap().1
 }
 
@@ -209,7 +215,7 @@ fn trust_on_install_refuses_what_its_key_did_not_sign() {
 /// With a trusted key; a stranger's signature cannot be checked.
 #[test]
 fn tampered_bundles_are_refused() {
-    type Tamper = fn(&Scene, &mut Vec<(String, Vec<u8>)>);
+    type Tamper = fn(&Scene, &mut Entries);
     let tampered: [(&str, &str, Tamper); 10] = [
         ("a changed manifest", "is wrong", |_, entries| {
             let text = String::from_utf8(entry(entries, "toolchain.json").clone()).unwrap();

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::groups::CompileArgs;
+#[cfg(feature = "import")]
+use crate::engine::Platform;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
@@ -222,6 +224,8 @@ The login is that of docker: `docker login REGISTRY`. A toolchain has the same d
       writes tools-1.0.belljar
   belljar toolchain pack --sign my.key tools
       the same, signed: `belljar keys generate my.key` makes the key
+  belljar toolchain pack --sign my.key --precompile x86_64-linux tools
+      the same, with compiled code for machines that trust the key
 
 The password of the key is asked for on the terminal, or is that of the variable BELLJAR_SIGN_PASSWORD.")]
     Pack {
@@ -232,6 +236,10 @@ The password of the key is asked for on the terminal, or is that of the variable
         /// Sign it with the key in this file: of `belljar keys generate`, or of minisign
         #[arg(long, value_name = "KEYFILE")]
         sign: Option<PathBuf>,
+
+        /// Add compiled code for a platform, such as x86_64-linux; can be repeated. Who trusts the key need not compile
+        #[arg(long, value_name = "TARGET", requires = "sign", value_delimiter = ',')]
+        precompile: Vec<Platform>,
 
         /// The file (default: NAME-VERSION.belljar)
         #[arg(long, short, value_name = "FILE")]

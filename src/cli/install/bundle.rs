@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use zip::write::SimpleFileOptions;
@@ -23,13 +23,26 @@ const LEVEL: i64 = 9;
 /// Extension of a bundle.
 pub const EXTENSION: &str = "belljar";
 
-/// Writes `toolchain` to the file `path`, which appears whole or not at all.
+/// The entry that says what compiled code there is, and that with its signature.
+pub const COMPILED: &str = "compiled.json";
+pub const COMPILED_SIGNATURE: &str = "compiled.json.minisig";
+
+/// The folder of compiled code.
+pub const CODE: &str = "compiled/";
+
+/// Whether compiled code can have the name `name` in a bundle.
+pub fn is_compiled(name: &str) -> bool {
+    [COMPILED, COMPILED_SIGNATURE].contains(&name) || name.starts_with(CODE)
+}
+
+/// Writes `toolchain` to the file `path`, which appears whole or not at all. Behind its own files come `others`: the names
+/// of entries, and files with their contents.
 ///
 /// # Errors
 /// A file cannot be read or written, or is not what the manifest says.
-pub fn pack(toolchain: &ToolchainFolder, path: &Path) -> Result<()> {
+pub fn pack(toolchain: &ToolchainFolder, others: &[(String, PathBuf)], path: &Path) -> Result<()> {
     atomic_file::write_shared_with(path, |file| {
-        write(toolchain, Modules::Inside, file)
+        write_with(toolchain, Modules::Inside, others, file)
             .with_context(|| format!("cannot write {}", path.display()))
     })
 }
@@ -57,7 +70,17 @@ impl Modules {
 ///
 /// # Errors
 /// As [`pack`].
+#[cfg(feature = "oci")]
 pub fn write(toolchain: &ToolchainFolder, modules: Modules, file: &mut File) -> Result<()> {
+    write_with(toolchain, modules, &[], file)
+}
+
+fn write_with(
+    toolchain: &ToolchainFolder,
+    modules: Modules,
+    others: &[(String, PathBuf)],
+    file: &mut File,
+) -> Result<()> {
     let mut archive = ZipWriter::new(file);
     let options = |len_bytes: u64, executable| {
         SimpleFileOptions::default()
@@ -83,6 +106,11 @@ pub fn write(toolchain: &ToolchainFolder, modules: Modules, file: &mut File) -> 
         if copied != entry.len_bytes {
             bail!("{name} changed while it was packed");
         }
+    }
+    for (name, path) in others {
+        let len_bytes = disk::metadata(path)?.len();
+        archive.start_file(name, options(len_bytes, false))?;
+        std::io::copy(&mut disk::open(path)?, &mut archive)?;
     }
     archive.finish()?;
     Ok(())
@@ -121,7 +149,14 @@ pub fn unpack(file: &Path, into: &Path, modules: Modules) -> Result<Unpacked> {
     let manifest = manifest(&mut archive)?;
     let signature = signature(&mut archive)?;
     let files = modules.files(&manifest);
-    let own = 1 + usize::from(signature.is_some());
+    // Only the signature of compiled code says whether it is used: here it is passed over.
+    let has_code = modules == Modules::Inside
+        && archive.index_for_name(COMPILED).is_some()
+        && !manifest.files.keys().any(|path| is_compiled(path));
+    let is_code = |name: &str| has_code && is_compiled(name);
+    let codes = archive.file_names().filter(|name| name.as_ref().is_ok_and(|name| is_code(name)));
+    let codes = codes.count();
+    let own = 1 + usize::from(signature.is_some()) + codes;
     if archive.len() != files.len() + own {
         let found = archive.len().saturating_sub(own);
         bail!("it has {found} files, and its manifest {}", files.len());
@@ -130,7 +165,7 @@ pub fn unpack(file: &Path, into: &Path, modules: Modules) -> Result<Unpacked> {
         let mut entry =
             archive.by_index(index).with_context(|| format!("entry {index} is damaged"))?;
         let name = entry.name()?.into_owned();
-        if name == MANIFEST || name == SIGNATURE {
+        if name == MANIFEST || name == SIGNATURE || is_code(&name) {
             continue;
         }
         let Some(stated) = files.get(name.as_str()) else {
@@ -166,6 +201,15 @@ fn entries(file: &mut File, start: u64) -> Result<usize> {
         count += 1;
     }
     Ok(count)
+}
+
+/// The content of the entry `name` of the bundle `file`, which has at most `bytes_max`; `None` if there is no such entry.
+///
+/// # Errors
+/// The bundle is damaged; the entry has more bytes.
+pub fn read(file: &Path, name: &str, bytes_max: u64) -> Result<Option<Vec<u8>>> {
+    let mut archive = ZipArchive::new(disk::open(file)?).context("it is not a bundle")?;
+    entry(&mut archive, name, bytes_max)
 }
 
 /// The content of the entry `name`, which has at most `bytes_max`; `None` if there is no such entry.

@@ -111,13 +111,14 @@ impl Installing<'_> {
             expect_trusted_registry(project, source)?;
             expect_within(project, source)?;
         }
-        let Unpacked { toolchain, _folder } = open(source, &project.dir, args, store)?;
+        let unpacked = open(source, &project.dir, args, store)?;
+        let toolchain = &unpacked.toolchain;
         let manifest = toolchain.manifest();
         expect_name(name, &manifest.name, project)?;
         wanted.expect_version(name, &manifest.version, project)?;
         let text = manifest.to_text();
         expect_signed(project, name, text.as_bytes(), toolchain.signature())?;
-        let signer = self.signing.signer(&text, toolchain.signature())?;
+        let signer = self.signing.signer(text.as_bytes(), toolchain.signature())?;
         let digest = toolchain.digest();
         if let Some(known) = known.filter(|known| known.digest != digest) {
             bail!(Usage(format!(
@@ -127,13 +128,14 @@ impl Installing<'_> {
                 printable(source)
             )));
         }
-        let compiled = if args.no_compile { 0 } else { compile(&toolchain, args)? };
+        unpacked.take_compiled(&self.signing, args)?;
+        let compiled = if args.no_compile { 0 } else { compile(toolchain, args)? };
         let shown = Progress::start(format!("installing {name}"), args.quiet);
         self.needs.push(digest);
         store.note_needs(&Lock::path(project), &self.needs, true)?;
         toolchain.install_version(store)?;
         drop(shown);
-        self.report(&toolchain, &signer, compiled);
+        self.report(toolchain, &signer, compiled);
         if !args.quiet {
             signed::tell(toolchain.manifest(), &signer);
         }
@@ -174,7 +176,6 @@ impl Installing<'_> {
         if args.json {
             let SignedManifest { text, signature } =
                 store.signed_manifest(name, Some(found.digest()))?;
-            let text = String::from_utf8_lossy(&text);
             let signer = self.signing.signer(&text, signature.as_deref())?;
             self.lines.push(line(found.manifest(), found.digest(), &signer, 0));
         } else if !args.quiet {

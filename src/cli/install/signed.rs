@@ -53,7 +53,7 @@ impl Signing {
     ) -> Result<Signer> {
         let text = toolchain.manifest().to_text();
         self.expect_demanded(&text, toolchain.signature())?;
-        let signer = self.signer(&text, toolchain.signature())?;
+        let signer = self.signer(text.as_bytes(), toolchain.signature())?;
         if matches!(signer, Signer::Known(_)) {
             return Ok(signer);
         }
@@ -81,8 +81,8 @@ impl Signing {
     ///
     /// # Errors
     /// It is wrong.
-    pub fn signer(&self, text: &str, signature: Option<&str>) -> Result<Signer> {
-        self.trusted.signer(text.as_bytes(), signature).map_err(|error| {
+    pub fn signer(&self, text: &[u8], signature: Option<&str>) -> Result<Signer> {
+        self.trusted.signer(text, signature).map_err(|error| {
             let next = "nothing was installed: get it again from who signed it";
             Usage(format!("{error:#}; {next}")).into()
         })
@@ -121,6 +121,10 @@ impl Signing {
     ///
     /// # Errors
     /// It cannot be written; another key has its ID.
+    #[cfg_attr(
+        not(feature = "import"),
+        expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as with signatures")
+    )]
     pub fn keep(&self) -> Result<()> {
         #[cfg(feature = "import")]
         if let Some(key) = &self.demanded

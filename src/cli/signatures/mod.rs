@@ -22,6 +22,10 @@ use crate::{InstalledToolchains, SignedManifest};
 
 /// Who signed a toolchain, as far as certain keys tell.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[cfg_attr(
+    not(feature = "import"),
+    allow(dead_code, reason = "who signed is known only if signatures can be verified")
+)]
 pub enum Signer {
     /// It is not signed.
     Nobody,

@@ -9,13 +9,13 @@ const NONE: &str = "this belljar was built without the feature `import`, which s
 
 /// No keys.
 #[derive(Clone, Debug, Default)]
-pub struct Keys;
+pub struct Keys(());
 
 impl Keys {
     /// Those that the user trusts.
     #[expect(clippy::unnecessary_wraps, reason = "as with signatures")]
     pub fn trusted() -> Result<Self> {
-        Ok(Self)
+        Ok(Self(()))
     }
 
     /// The keys `texts`.
