@@ -443,6 +443,7 @@ fn a_project_demands_signatures_of_its_keys() {
         assert!(refused.contains(&demanded), "{refused}");
         assert!(refused.contains("it is not signed"), "{refused}");
     }
+    assert_eq!(scene.json(&["config", "--json"])["project"]["signed_by"], json!([a]));
     scene.pack(Some("../b.key"), "tools.belljar");
     let refused = scene.fail(&["install"]);
     assert!(refused.contains(&format!("it is signed by key {b}")), "{refused}");
