@@ -71,6 +71,6 @@ pub use store::{Cas, Removed, StoreError};
 pub use testbench::{Testbench, TestbenchSession};
 pub use toolchain::{
     Code, Described, InstallError, InstalledToolchains, Manifest, ManifestError, Problem,
-    ProgramEntry, ResolveError, Resolved, Toolchain, ToolchainFolder, ToolchainPrograms,
-    Toolchains,
+    ProgramEntry, ResolveError, Resolved, SignedManifest, Toolchain, ToolchainFolder,
+    ToolchainPrograms, Toolchains,
 };

@@ -54,6 +54,21 @@ pub fn write_shared_with<E: From<DiskError>>(
     fill(path, &builder, write)
 }
 
+/// Writes `bytes` to a new file `path`, which only this user can read: as [`write()`], but replaces nothing.
+///
+/// # Errors
+/// As [`write()`]; something exists at `path`.
+#[cfg(feature = "import")]
+pub fn write_new(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
+    let fail = |operation| DiskError::new(operation, path);
+    let made = Builder::new().prefix(TEMPORARY_PREFIX).tempfile_in(disk::folder_of(path));
+    let mut file = made.map_err(fail("create a temporary file for"))?;
+    file.write_all(bytes).map_err(fail("write"))?;
+    file.as_file().sync_all().map_err(fail("sync"))?;
+    file.persist_noclobber(path).map_err(|error| fail("create")(error.error))?;
+    Ok(())
+}
+
 fn fill<E: From<DiskError>>(
     path: &Path,
     builder: &Builder<'_, '_>,

@@ -13,6 +13,7 @@ use super::home::{cache_dir, home_dir, installed_toolchains};
 use super::project::lock::Lock;
 use super::project::settings::{self, Settings};
 use super::project::{self, PROJECT_FILE, Project};
+use super::signatures::Keys;
 use super::text::printable;
 use crate::InstalledToolchains;
 use crate::base::ambient;
@@ -53,7 +54,10 @@ pub fn run(args: &ConfigArgs) -> Result<u8> {
             .map(|it| json!({ "name": it.name, "value": it.value, "why": it.why }))
             .collect();
         let described = match project {
-            Some(project) => json!({ "dir": project.dir, "trusted": project.is_trusted()? }),
+            Some(project) => json!({
+                "dir": project.dir, "trusted": project.is_trusted()?,
+                "signed_by": project.file.signers.as_ref().map(Keys::ids),
+            }),
             None => Value::Null,
         };
         say!(
@@ -79,6 +83,9 @@ fn print(
         Some(project) => {
             let trusted = if project.is_trusted()? { "trusted" } else { "not trusted" };
             say!("project  {} ({trusted})", project.dir.display());
+            if let Some(keys) = &project.file.signers {
+                say!("signed by key {}", keys.ids().join(" or "));
+            }
         }
         None => say!("project  none: no {PROJECT_FILE} in this directory or above it"),
     }

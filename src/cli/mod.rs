@@ -38,6 +38,8 @@ mod host;
 mod host_call;
 mod host_paths;
 mod install;
+#[cfg(feature = "import")]
+mod keys;
 mod loaded;
 mod message;
 mod mounts;
@@ -63,6 +65,7 @@ mod sandbox;
 mod setup;
 mod sh;
 mod signals;
+mod signatures;
 mod sink;
 mod started_natives;
 mod tape;
@@ -111,6 +114,8 @@ pub fn main() -> ExitCode {
         Subcommand::Install(args) => install::install(&args),
         Subcommand::Uninstall(args) => install::uninstall(&args),
         Subcommand::Toolchain(args) => toolchain::run(&args),
+        #[cfg(feature = "import")]
+        Subcommand::Keys(args) => keys::run(&args),
         Subcommand::Config(args) => config::run(&args),
         Subcommand::Trust(args) => trust::run(&args),
         Subcommand::Cache(args) => cache::run(&args),

@@ -59,43 +59,105 @@ pub(super) fn compile(
     tier: Tier,
     progress: &CompileProgress,
 ) -> Result<Compiled, ProgramError> {
-    let config = engine.config();
+    let (config, backends) = (engine.config(), &engine.0.backends);
     let bytes = module.bytes()?;
-    // Compiling a large module takes minutes, refusing it a moment.
-    validate::expect_valid(engine, module, &bytes)?;
-    let invalid =
-        |message: String| ProgramError::Invalid { name: module.name().to_owned(), message };
-    let backends = &engine.0.backends;
-    let cost = CompileCost::of(&bytes);
-    let pool = pool(threads(config, module, &cost)?, progress);
+    let knows_all = backends.first(config, Generator::Optimizing)?;
+    let work = Work::of(&knows_all.engine, config, module, &bytes, progress)?;
     let mut refused = None;
     for generator in Generator::of(tier, config) {
         // Its frames have all variables, so that recursion would end sooner than in optimized code.
-        if *generator == Generator::Winch && cost.variable_bytes_max() > WINCH_VARIABLE_BYTES_MAX {
+        let variable_bytes = work.cost.variable_bytes_max();
+        if *generator == Generator::Winch && variable_bytes > WINCH_VARIABLE_BYTES_MAX {
             continue;
         }
         let Ok(backend) = backends.first(config, *generator) else { continue };
-        for form in generator.forms(config) {
-            let target = Target { form: *form, merges_loads: *generator == Generator::Optimizing };
-            let prepared = if config.fuel {
-                Cow::Borrowed(&*bytes)
-            } else {
-                on_pool(pool.as_ref(), || prepare::prepare(&bytes, target))
-                    .map_err(|error| invalid(error.to_string()))?
-            };
-            progress.begin(cost.functions());
-            let compiled = on_pool(pool.as_ref(), || backend.engine.precompile_module(&prepared));
-            match compiled {
-                Ok(image) => {
-                    let cache_use = store(engine, backend, module.digest(), &image);
-                    return Ok(Compiled { generator: *generator, image, cache_use });
-                }
-                // A module can be valid, and too long when it is prepared.
-                Err(error) => refused = Some(format!("{error:#}")),
+        match work.image(&backend.engine, config, *generator)? {
+            Ok(image) => {
+                let cache_use = store(engine, backend, module.digest(), &image);
+                return Ok(Compiled { generator: *generator, image, cache_use });
             }
+            Err(why) => refused = Some(why),
         }
     }
-    Err(invalid(refused.unwrap_or_else(|| format!("no compiler for the {tier} tier"))))
+    Err(work.invalid(refused.unwrap_or_else(|| format!("no compiler for the {tier} tier"))))
+}
+
+/// Compiles `module` in the optimized tier on `on`, an engine for another machine.
+///
+/// # Errors
+/// As [`compile`].
+#[cfg(feature = "import")]
+pub(super) fn optimized_on(
+    on: &wasmtime::Engine,
+    config: &EngineConfig,
+    module: &Module,
+    progress: &CompileProgress,
+) -> Result<Vec<u8>, ProgramError> {
+    let bytes = module.bytes()?;
+    let work = Work::of(on, config, module, &bytes, progress)?;
+    work.image(on, config, Generator::Optimizing)?.map_err(|why| work.invalid(why))
+}
+
+/// A valid module that is being compiled.
+struct Work<'a> {
+    name: &'a str,
+    bytes: &'a [u8],
+    cost: CompileCost,
+    pool: Option<rayon::ThreadPool>,
+    progress: &'a CompileProgress,
+}
+
+impl<'a> Work<'a> {
+    /// Examines `module`, whose bytes are `bytes`; `knows_all` knows all instructions.
+    ///
+    /// # Errors
+    /// [`ProgramError`]: `Invalid`, `SharedMemory`, `CompileMemory`.
+    fn of(
+        knows_all: &wasmtime::Engine,
+        config: &EngineConfig,
+        module: &'a Module,
+        bytes: &'a [u8],
+        progress: &'a CompileProgress,
+    ) -> Result<Self, ProgramError> {
+        // Compiling a large module takes minutes, refusing it a moment.
+        validate::expect_valid(knows_all, module, bytes)?;
+        let cost = CompileCost::of(bytes);
+        let pool = pool(threads(config, module, &cost)?, progress);
+        Ok(Self { name: module.name(), bytes, cost, pool, progress })
+    }
+
+    fn invalid(&self, message: String) -> ProgramError {
+        ProgramError::Invalid { name: self.name.to_owned(), message }
+    }
+
+    /// The machine code that `generator` makes on `engine`, or why it makes none.
+    ///
+    /// # Errors
+    /// [`ProgramError::Invalid`].
+    fn image(
+        &self,
+        engine: &wasmtime::Engine,
+        config: &EngineConfig,
+        generator: Generator,
+    ) -> Result<Result<Vec<u8>, String>, ProgramError> {
+        let mut refused = String::new();
+        for form in generator.forms(config) {
+            let target = Target { form: *form, merges_loads: generator == Generator::Optimizing };
+            let prepared = if config.fuel {
+                Cow::Borrowed(self.bytes)
+            } else {
+                on_pool(self.pool.as_ref(), || prepare::prepare(self.bytes, target))
+                    .map_err(|error| self.invalid(error.to_string()))?
+            };
+            self.progress.begin(self.cost.functions());
+            match on_pool(self.pool.as_ref(), || engine.precompile_module(&prepared)) {
+                Ok(image) => return Ok(Ok(image)),
+                // A module can be valid, and too long when it is prepared.
+                Err(error) => refused = format!("{error:#}"),
+            }
+        }
+        Ok(Err(refused))
+    }
 }
 
 fn store(engine: &Engine, backend: &Backend, module: Digest, image: &[u8]) -> CacheUse {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use wasm_encoder::RawSection;
 use wasmparser::{BinaryReaderError, CompositeInnerType, Operator, Parser, Payload, TypeRef};
 
+use super::generator::Generator;
 use super::validate::expect_valid;
 use super::{Engine, Module, Program, ProgramError};
 use crate::abi::belljar;
@@ -29,7 +30,8 @@ impl ModuleInfo {
     /// [`ProgramError`]: `Invalid`, `SharedMemory`, `Import` and `Mismatch`, as for [`Program::new`].
     pub fn of(engine: &Engine, module: &Module) -> Result<Self, ProgramError> {
         let bytes = module.bytes()?;
-        expect_valid(engine, module, &bytes)?;
+        let knows_all = engine.0.backends.first(engine.config(), Generator::Optimizing)?;
+        expect_valid(&knows_all.engine, module, &bytes)?;
         let mut found = Found::default();
         found.parse(&bytes).map_err(|error| ProgramError::Invalid {
             name: module.name().to_owned(),

@@ -10,6 +10,8 @@ mod generator;
 mod inspect;
 mod module;
 mod optimizer;
+#[cfg(feature = "import")]
+mod precompiled;
 mod prepare;
 mod program;
 mod progress;
@@ -30,6 +32,8 @@ pub(crate) use config::MODULES_MAX;
 pub use config::{EngineConfig, QUICK_STACK_BYTES, STACK_BYTES};
 pub use inspect::ModuleInfo;
 pub use module::{Module, ProgramError};
+#[cfg(feature = "import")]
+pub(crate) use precompiled::{AdoptError, Platform, adopt};
 pub use program::{Program, UnknownImports};
 pub use progress::CompileProgress;
 pub use run::run;

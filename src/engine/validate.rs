@@ -2,15 +2,14 @@
 
 use wasmparser::{Parser, Payload, TypeRef};
 
-use super::generator::Generator;
-use super::{Engine, Module, ProgramError};
+use super::{Module, ProgramError};
 
-/// Checks that `bytes`, the binary form of `module`, can be compiled.
+/// Checks that `bytes`, the binary form of `module`, can be compiled; `knows_all` knows all instructions.
 ///
 /// # Errors
-/// [`ProgramError`]: `SharedMemory`, `Invalid`, `Engine`.
+/// [`ProgramError`]: `SharedMemory`, `Invalid`.
 pub(super) fn expect_valid(
-    engine: &Engine,
+    knows_all: &wasmtime::Engine,
     module: &Module,
     bytes: &[u8],
 ) -> Result<(), ProgramError> {
@@ -18,8 +17,7 @@ pub(super) fn expect_valid(
     if has_shared_memory(bytes) {
         return Err(ProgramError::SharedMemory { name: name() });
     }
-    let knows_all = engine.0.backends.first(engine.config(), Generator::Optimizing)?;
-    let valid = wasmtime::Module::validate(&knows_all.engine, bytes);
+    let valid = wasmtime::Module::validate(knows_all, bytes);
     valid.map_err(|error| ProgramError::Invalid { name: name(), message: format!("{error:#}") })
 }
 

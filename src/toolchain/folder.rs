@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 
 use super::digests;
 use super::installed::{InstallError, InstalledToolchains};
-use super::manifest::{self, FileEntry, MANIFEST, Manifest, Problem};
+use super::manifest::{
+    self, FileEntry, MANIFEST, Manifest, Problem, SIGNATURE, SIGNATURE_BYTES_MAX,
+};
 use super::names::at;
 use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
@@ -26,17 +28,18 @@ pub struct ToolchainFolder {
     manifest: Manifest,
     /// The digests of all files.
     contents: BTreeMap<String, Digest>,
+    signature: Option<String>,
 }
 
 impl ToolchainFolder {
-    /// Reads the manifest in the folder `dir` and examines the files that it names.
+    /// Reads the manifest in the folder `dir`, and its signature if there is one, and examines the files that it names.
     ///
     /// # Errors
     /// [`InstallError`]: `Manifest`; `File` for one that is missing, a link, or neither a file nor a folder, or that
     /// does not have the digest in the manifest.
     pub fn open(dir: &Path) -> Result<Self, InstallError> {
         let (manifest, _) = Manifest::read(&dir.join(MANIFEST))?;
-        Self::of(dir, manifest)
+        Ok(Self::of(dir, manifest)?.with_signature(signature_in(dir)?))
     }
 
     /// As [`ToolchainFolder::open`], with another manifest.
@@ -79,7 +82,7 @@ impl ToolchainFolder {
             problems.take(&pointer, collected)?;
         }
         if !manifest.files.is_empty() {
-            problems.differences(&manifest.files, &found.files);
+            problems.differences(&manifest.files, &mut found.files);
         }
         for (name, program) in &manifest.programs {
             if let Some(module) = &program.module
@@ -99,7 +102,20 @@ impl ToolchainFolder {
         }
         let Collected { files, contents } = found;
         manifest.files = files;
-        Ok((Self { dir: dir.to_owned(), manifest, contents }, problems.0))
+        let toolchain = Self { dir: dir.to_owned(), manifest, contents, signature: None };
+        Ok((toolchain, problems.0))
+    }
+
+    /// Sets the signature of its manifest, in the format of minisign, which is not checked here.
+    #[must_use]
+    pub fn with_signature(mut self, signature: Option<String>) -> Self {
+        self.signature = signature;
+        self
+    }
+
+    /// The signature of its manifest, which was not checked.
+    pub fn signature(&self) -> Option<&str> {
+        self.signature.as_deref()
     }
 
     /// The manifest, with all files.
@@ -131,7 +147,8 @@ impl ToolchainFolder {
     /// [`InstallError`]; the old version is then still installed.
     pub fn install(&self, store: &InstalledToolchains) -> Result<Digest, InstallError> {
         let open = |path: &str| self.open_file(path);
-        let digest = store.install(self.manifest.clone(), &self.contents, &open, false)?;
+        let manifest = self.manifest.clone();
+        let digest = store.install(manifest, self.signature(), &self.contents, &open, false)?;
         // What cannot be removed now only costs space.
         let _ = store.tidy();
         Ok(digest)
@@ -143,13 +160,31 @@ impl ToolchainFolder {
     /// [`InstallError`].
     pub fn install_version(&self, store: &InstalledToolchains) -> Result<Digest, InstallError> {
         let open = |path: &str| self.open_file(path);
-        store.install(self.manifest.clone(), &self.contents, &open, true)
+        store.install(self.manifest.clone(), self.signature(), &self.contents, &open, true)
     }
 
     /// The digest of its manifest, by which it is known when it is installed.
     pub fn digest(&self) -> Digest {
         Digest::of(self.manifest.to_text().as_bytes())
     }
+}
+
+/// The signature in the folder `dir`, if there is one.
+///
+/// # Errors
+/// [`InstallError::File`] if it is a link, too long, or no text.
+pub(crate) fn signature_in(dir: &Path) -> Result<Option<String>, InstallError> {
+    let path = dir.join(SIGNATURE);
+    if disk::symlink_metadata(&path).is_err() {
+        return Ok(None);
+    }
+    let wrong = |message: String| InstallError::File { path: SIGNATURE.to_owned(), message };
+    expect_no_link(dir, SIGNATURE).map_err(|error| wrong(error.source.to_string()))?;
+    let text = disk::read_at_most(&path, SIGNATURE_BYTES_MAX)?;
+    let text =
+        text.ok_or_else(|| wrong(format!("it has more than {SIGNATURE_BYTES_MAX} bytes")))?;
+    let text = String::from_utf8(text).map_err(|_| wrong("it is not UTF-8".to_owned()))?;
+    Ok(Some(text))
 }
 
 /// Checks that neither `path`, which is relative to the folder `dir`, nor a folder on the way to it is a link: a toolchain
@@ -202,10 +237,16 @@ impl Problems {
     }
 
     /// Adds how the files `found` differ from those that the manifest states.
-    fn differences(&mut self, stated: &Files, found: &Files) {
+    fn differences(&mut self, stated: &Files, found: &mut Files) {
         for (path, stated) in stated {
-            let message = match found.get(path) {
-                Some(found) if found.sha256 == stated.sha256 => continue,
+            let message = match found.get_mut(path) {
+                Some(found) if found.sha256 == stated.sha256 => {
+                    // Where files have no such permission, the manifest stays the one that was signed.
+                    if !cfg!(unix) {
+                        found.executable = stated.executable;
+                    }
+                    continue;
+                }
                 Some(found) => format!(
                     "its SHA-256 is {}, not the {} of the manifest",
                     found.sha256, stated.sha256
@@ -267,7 +308,7 @@ impl Collected {
             let name = entry.file_name().and_then(|name| name.to_str());
             let name = name.ok_or_else(|| wrong(format!("{} is not UTF-8", entry.display())))?;
             let below = if path == "." { name.to_owned() } else { format!("{path}/{name}") };
-            if below != MANIFEST {
+            if below != MANIFEST && below != SIGNATURE {
                 self.collect(dir, &below, depth + 1)?;
             }
         }

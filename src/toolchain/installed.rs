@@ -103,6 +103,17 @@ pub(super) struct Record {
     list: Digest,
     /// The contents of modules.
     pub modules: BTreeMap<String, Digest>,
+    /// The signature of the whole manifest, in the format of minisign, which is not checked here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<String>,
+}
+
+/// The manifest of an installed toolchain, and its signature.
+pub struct SignedManifest {
+    /// The text of the manifest, whose digest was checked.
+    pub text: Vec<u8>,
+    /// The signature, which was not checked.
+    pub signature: Option<String>,
 }
 
 /// The files of an installed toolchain, which are read when they are first needed.
@@ -213,6 +224,7 @@ impl InstalledToolchains {
     pub(super) fn install(
         &self,
         mut manifest: Manifest,
+        signature: Option<&str>,
         contents: &BTreeMap<String, Digest>,
         open: &dyn Fn(&str) -> Result<File, DiskError>,
         as_version: bool,
@@ -235,13 +247,17 @@ impl InstalledToolchains {
         let modules = files.iter().filter(is_module);
         let modules = modules.map(|file| (file.path.to_owned(), file.content)).collect();
         manifest.files.clear();
-        let record = Record { manifest, digest, list, modules };
         let path = if as_version {
             disk::create_private_dir_all(&self.versions_dir())?;
             self.version_path(digest)
         } else {
-            self.record_path(&record.manifest.name)
+            self.record_path(&manifest.name)
         };
+        // Installing the same again from where it is not signed takes nothing away.
+        let kept = || Self::read_record(&path, &manifest.name).ok();
+        let kept = || kept().filter(|record| record.digest == digest)?.signature;
+        let signature = signature.map(str::to_owned).or_else(kept);
+        let record = Record { manifest, digest, list, modules, signature };
         atomic_file::write(&path, &[&to_json(&record)])?;
         Ok(digest)
     }
@@ -278,12 +294,45 @@ impl InstalledToolchains {
         Ok(digest)
     }
 
-    /// Writes the files of the toolchain `name` to the empty folder `into`; returns its manifest, with all files.
+    /// The manifest of the toolchain `name`, with its signature; with a `digest`, of the version whose manifest has it.
+    ///
+    /// # Errors
+    /// [`InstallError`]: `NotInstalled`; `Record` or `Store` if something is damaged; `Disk`.
+    pub fn signed_manifest(
+        &self,
+        name: &str,
+        digest: Option<Digest>,
+    ) -> Result<SignedManifest, InstallError> {
+        let _hold = self.hold();
+        let none = || InstallError::NotInstalled { name: name.to_owned(), names: Vec::new() };
+        let (record, path) = if let Some(digest) = digest {
+            (self.version(name, digest)?.ok_or_else(none)?, self.version_path(digest))
+        } else {
+            self.expect_installed(name)?;
+            (self.record(name)?, self.record_path(name))
+        };
+        let text = self.cas.get(record.digest, RECORD_BYTES_MAX)?;
+        // The record says what runs.
+        let mut manifest = Manifest::parse(&path, &text)?;
+        manifest.files.clear();
+        if manifest != record.manifest {
+            let message = "it is not what the manifest says".to_owned();
+            return Err(InstallError::Record { path, message });
+        }
+        Ok(SignedManifest { text, signature: record.signature })
+    }
+
+    /// Writes the files of the toolchain `name` to the empty folder `into`; returns its manifest, with all files, and its
+    /// signature.
     ///
     /// # Errors
     /// [`InstallError`]: `NotInstalled`; `Record` or `Store` if something is damaged; `Disk`.
     #[cfg(feature = "import")]
-    pub fn unpack(&self, name: &str, into: &Path) -> Result<Manifest, InstallError> {
+    pub fn unpack(
+        &self,
+        name: &str,
+        into: &Path,
+    ) -> Result<(Manifest, Option<String>), InstallError> {
         self.expect_installed(name)?;
         let _hold = self.hold();
         let record = self.record(name)?;
@@ -301,7 +350,7 @@ impl InstalledToolchains {
                 disk::set_executable(&target)?;
             }
         }
-        Ok(manifest)
+        Ok((manifest, record.signature))
     }
 
     /// As [`InstalledToolchains::damaged_files`], of the version whose manifest has the digest `digest`.

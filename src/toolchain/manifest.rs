@@ -14,6 +14,12 @@ use crate::base::disk::{self, DiskError};
 /// The file name of a manifest.
 pub const MANIFEST: &str = "toolchain.json";
 
+/// The name of the file, in the folder of a toolchain, with the signature of its manifest.
+pub const SIGNATURE: &str = "toolchain.json.minisig";
+
+/// Longest signature, in bytes: comments of minisign have at most 8 KiB.
+pub const SIGNATURE_BYTES_MAX: u64 = 16 << 10;
+
 /// In arguments and variables of a program: the directory of its toolchain in the namespace.
 const PLACEHOLDER: &str = "{toolchain}";
 
@@ -264,8 +270,9 @@ impl Manifest {
             if file.sha256.len() != 64 || !file.sha256.bytes().all(is_hex) {
                 checks.wrong(&["files", path, "sha256"], "expected 64 lower-case hex digits");
             }
-            if path == MANIFEST {
-                checks.wrong(&["files", path], "the manifest is not among its own files");
+            if path == MANIFEST || path == SIGNATURE {
+                let message = "neither the manifest nor its signature is among its own files";
+                checks.wrong(&["files", path], message);
             }
             let above = path.match_indices('/').map(|(end, _)| &path[..end]);
             if let Some(above) = above.clone().find(|above| self.files.contains_key(*above)) {

@@ -10,6 +10,8 @@ mod manifest;
 pub(crate) mod names;
 mod programs;
 mod registry;
+#[cfg(feature = "import")]
+pub(crate) mod signature;
 mod temporary;
 mod trees;
 mod versions;
@@ -18,11 +20,16 @@ pub use programs::{Compile, Loaded, ToolchainPrograms};
 
 pub use described::{Code, Described, Toolchain};
 pub use folder::ToolchainFolder;
-pub use installed::{InstallError, InstalledToolchains};
-#[cfg(feature = "import")]
-pub(crate) use manifest::MANIFEST_BYTES_MAX;
+#[cfg(feature = "cli")]
+pub(crate) use folder::signature_in;
+pub use installed::{InstallError, InstalledToolchains, SignedManifest};
+#[cfg(feature = "cli")]
 pub(crate) use manifest::pointer;
-pub use manifest::{FileEntry, MANIFEST, Manifest, ManifestError, Problem, ProgramEntry};
+pub use manifest::{
+    FileEntry, MANIFEST, Manifest, ManifestError, Problem, ProgramEntry, SIGNATURE,
+};
+#[cfg(feature = "import")]
+pub(crate) use manifest::{MANIFEST_BYTES_MAX, SIGNATURE_BYTES_MAX};
 #[cfg(feature = "import")]
 pub(crate) use names::at;
 #[cfg(feature = "cli")]

@@ -31,6 +31,8 @@ mod native_children;
 mod native_trees;
 mod overlay_differential;
 mod overlay_model;
+#[cfg(feature = "import")]
+mod precompiled;
 mod process_tape;
 mod processes;
 mod profile_escapes;
@@ -45,6 +47,8 @@ mod sandbox_profiles;
 #[cfg(feature = "llm")]
 mod sessions;
 mod shell;
+#[cfg(feature = "import")]
+mod signatures;
 mod subprocess;
 mod subprocess_stream;
 mod support;

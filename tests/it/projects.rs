@@ -417,9 +417,12 @@ def schema(name):
     return Draft202012Validator(schema)
 project, manifest = schema("belljar.schema.json"), schema("toolchain.schema.json")
 for text in ["", "[toolchains]\na = \"1\"\nb = { source = \"c\" }\n", "[run]\napply = true\nfuel = 7\n",
+             "signed-by = [\"RW" + "x" * 54 + "\"]\n[toolchains]\n",
              (root / "docs/project/belljar.toml").read_text()]:
     project.validate(tomllib.loads(text))
-for text in ["[runs]\n", "[run]\nsede = 1\n", "[toolchains]\na = 1\n", "[run]\nno-worktree = false\n"]:
+for text in ["[runs]\n", "[run]\nsede = 1\n", "[toolchains]\na = 1\n", "[run]\nno-worktree = false\n",
+             "signed-by = []\n[toolchains]\n", "signed-by = [\"RWQ\"]\n[toolchains]\n",
+             "signed-by = [\"RW" + "x" * 54 + "\"]\n"]:
     assert not project.is_valid(tomllib.loads(text)), text
 notes = json.loads((root / "toolchains/notes/toolchain.json").read_text())
 manifest.validate(notes)

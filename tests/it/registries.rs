@@ -259,6 +259,37 @@ fn an_installed_toolchain_is_pushed_from_the_store() {
 }
 
 #[test]
+fn a_signature_goes_through_a_registry() {
+    let scene = Scene::new();
+    let Some(registry) = Registry::start(&scene, "signatures", None) else { return };
+    scene.succeed("one", &["keys", "generate", "--no-password", "a.key"]);
+    let pack = ["toolchain", "pack", "-q", "../tools", "--sign", "a.key", "-o", "signed.belljar"];
+    scene.succeed("one", &pack);
+    let reference = registry.reference("tools:1");
+    let push = |source: &str| {
+        let args = ["toolchain", "push", "--plain-http", "--json", source, &reference];
+        let pushed: Value = serde_json::from_str(&scene.succeed("one", &args)).unwrap();
+        pushed["manifest"].clone()
+    };
+    let unsigned = push("../tools");
+    let trust = ["install", "-q", "--plain-http", "--trust", "a.key.pub", &reference];
+    assert!(scene.fail("two", &trust).contains("it is not signed"));
+    let signed = push("signed.belljar");
+    assert_ne!(unsigned, signed);
+    scene.succeed("two", &trust);
+    assert_eq!(scene.succeed("two", &["run", "note"]), "note 7\n");
+    let listed = scene.succeed("two", &["toolchain", "list", "--json"]);
+    let listed: Value = serde_json::from_str(&listed).unwrap();
+    assert_eq!(listed[0]["signature"]["trusted"], true);
+    scene.succeed("one", &["toolchain", "pull", "-q", "--plain-http", &reference, "-o", "pulled"]);
+    let read = |name: &str| std::fs::read(scene.path("work").join(name)).unwrap();
+    assert!(read("pulled") == read("signed.belljar"), "the bundles differ");
+    // From the store it is pushed as it was pulled.
+    scene.succeed("one", &["install", "-q", "signed.belljar"]);
+    assert_eq!(push("tools"), signed);
+}
+
+#[test]
 fn the_login_of_docker_is_used() {
     let scene = Scene::new();
     let Some(registry) = Registry::start(&scene, "login", Some(PASSWORDS)) else { return };

@@ -108,6 +108,7 @@ fn libraries_are_used_only_in_their_modules() {
                 "src/cli/optimize.rs",
                 "src/engine/code_cache.rs",
                 "src/engine/deadline.rs",
+                "src/engine/precompiled.rs",
                 "src/engine/stop_page.rs",
                 "src/native/runner.rs",
                 "src/native/profile/linux.rs",

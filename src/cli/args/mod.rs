@@ -6,6 +6,8 @@ pub mod changes;
 pub mod groups;
 pub mod host;
 pub mod installation;
+#[cfg(feature = "import")]
+pub mod keys;
 pub mod record;
 pub mod replay;
 pub mod run;
@@ -26,6 +28,8 @@ use self::annotations::{AnnotateArgs, AnnotationsArgs};
 use self::changes::{ApplyArgs, DiffArgs, RecoverArgs};
 use self::host::HostArgs;
 use self::installation::{CacheArgs, ChildArgs, DoctorArgs, OptimizeArgs, ProgramsArgs};
+#[cfg(feature = "import")]
+use self::keys::KeysArgs;
 use self::record::RecordArgs;
 use self::replay::ReplayArgs;
 use self::run::RunArgs;
@@ -94,6 +98,9 @@ pub enum Subcommand {
     Uninstall(UninstallArgs),
     /// List, describe and check toolchains
     Toolchain(ToolchainArgs),
+    /// Make keys that sign toolchains, and list those whose signatures are trusted
+    #[cfg(feature = "import")]
+    Keys(KeysArgs),
     /// Show the options that hold for runs here, and where they come from
     Config(ConfigArgs),
     /// Let the belljar.toml of a project set what reaches beyond the project

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::groups::CompileArgs;
+#[cfg(feature = "import")]
+use crate::engine::Platform;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
@@ -38,6 +40,11 @@ pub struct InstallArgs {
     #[cfg(feature = "oci")]
     #[arg(long)]
     pub plain_http: bool,
+
+    /// Install only what this key signed, and trust its signatures from now on: Base64, or the file with the key
+    #[cfg(feature = "import")]
+    #[arg(long, value_name = "KEY", requires = "sources")]
+    pub trust: Option<String>,
 
     /// Do not compile the programs yet: their first runs will
     #[arg(long)]
@@ -218,10 +225,27 @@ The login is that of docker: `docker login REGISTRY`. A toolchain has the same d
     },
     /// Write a toolchain to one file, which `belljar install` takes
     #[cfg(feature = "import")]
+    #[command(after_help = "Examples:
+  belljar toolchain pack tools
+      writes tools-1.0.belljar
+  belljar toolchain pack --sign my.key tools
+      the same, signed: `belljar keys generate my.key` makes the key
+  belljar toolchain pack --sign my.key --precompile x86_64-linux tools
+      the same, with compiled code for machines that trust the key
+
+The password of the key is asked for on the terminal, or is that of the variable BELLJAR_SIGN_PASSWORD.")]
     Pack {
-        /// The folder of a toolchain, or the name of an installed one
-        #[arg(value_name = "DIR|NAME", default_value = ".")]
+        /// The folder or bundle of a toolchain, or the name of an installed one
+        #[arg(value_name = "DIR|FILE|NAME", default_value = ".")]
         source: String,
+
+        /// Sign it with the key in this file: of `belljar keys generate`, or of minisign
+        #[arg(long, value_name = "KEYFILE")]
+        sign: Option<PathBuf>,
+
+        /// Add compiled code for a platform, such as x86_64-linux; can be repeated. Who trusts the key need not compile
+        #[arg(long, value_name = "TARGET", requires = "sign", value_delimiter = ',')]
+        precompile: Vec<Platform>,
 
         /// The file (default: NAME-VERSION.belljar)
         #[arg(long, short, value_name = "FILE")]

@@ -1,10 +1,10 @@
 //! Bundles: a toolchain as one file, a zip archive whose bytes depend on the toolchain alone: the manifest with all its
-//! files, then these in the order of their paths, with one time and one compression.
+//! files, its signature if there is one, then the files in the order of their paths, with one time and one compression.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use zip::write::SimpleFileOptions;
@@ -12,7 +12,9 @@ use zip::{CompressionMethod, DateTime, System, ZipArchive, ZipWriter};
 
 use super::archive;
 use crate::base::{atomic_file, disk};
-use crate::toolchain::{FileEntry, MANIFEST, MANIFEST_BYTES_MAX, at};
+use crate::toolchain::{
+    FileEntry, MANIFEST, MANIFEST_BYTES_MAX, SIGNATURE, SIGNATURE_BYTES_MAX, at,
+};
 use crate::{Manifest, ToolchainFolder};
 
 /// Level of the compression: changing it changes the bytes of all bundles.
@@ -21,13 +23,26 @@ const LEVEL: i64 = 9;
 /// Extension of a bundle.
 pub const EXTENSION: &str = "belljar";
 
-/// Writes `toolchain` to the file `path`, which appears whole or not at all.
+/// The entry that says what compiled code there is, and that with its signature.
+pub const COMPILED: &str = "compiled.json";
+pub const COMPILED_SIGNATURE: &str = "compiled.json.minisig";
+
+/// The folder of compiled code.
+pub const CODE: &str = "compiled/";
+
+/// Whether compiled code can have the name `name` in a bundle.
+pub fn is_compiled(name: &str) -> bool {
+    [COMPILED, COMPILED_SIGNATURE].contains(&name) || name.starts_with(CODE)
+}
+
+/// Writes `toolchain` to the file `path`, which appears whole or not at all. Behind its own files come `others`: the names
+/// of entries, and files with their contents.
 ///
 /// # Errors
 /// A file cannot be read or written, or is not what the manifest says.
-pub fn pack(toolchain: &ToolchainFolder, path: &Path) -> Result<()> {
+pub fn pack(toolchain: &ToolchainFolder, others: &[(String, PathBuf)], path: &Path) -> Result<()> {
     atomic_file::write_shared_with(path, |file| {
-        write(toolchain, Modules::Inside, file)
+        write_with(toolchain, Modules::Inside, others, file)
             .with_context(|| format!("cannot write {}", path.display()))
     })
 }
@@ -55,7 +70,17 @@ impl Modules {
 ///
 /// # Errors
 /// As [`pack`].
+#[cfg(feature = "oci")]
 pub fn write(toolchain: &ToolchainFolder, modules: Modules, file: &mut File) -> Result<()> {
+    write_with(toolchain, modules, &[], file)
+}
+
+fn write_with(
+    toolchain: &ToolchainFolder,
+    modules: Modules,
+    others: &[(String, PathBuf)],
+    file: &mut File,
+) -> Result<()> {
     let mut archive = ZipWriter::new(file);
     let options = |len_bytes: u64, executable| {
         SimpleFileOptions::default()
@@ -70,6 +95,10 @@ pub fn write(toolchain: &ToolchainFolder, modules: Modules, file: &mut File) -> 
     let text = manifest.to_text();
     archive.start_file(MANIFEST, options(text.len() as u64, false))?;
     archive.write_all(text.as_bytes())?;
+    if let Some(signature) = toolchain.signature() {
+        archive.start_file(SIGNATURE, options(signature.len() as u64, false))?;
+        archive.write_all(signature.as_bytes())?;
+    }
     for (name, entry) in modules.files(manifest) {
         archive.start_file(name, options(entry.len_bytes, entry.executable))?;
         let opened = toolchain.open_file(name)?;
@@ -77,6 +106,11 @@ pub fn write(toolchain: &ToolchainFolder, modules: Modules, file: &mut File) -> 
         if copied != entry.len_bytes {
             bail!("{name} changed while it was packed");
         }
+    }
+    for (name, path) in others {
+        let len_bytes = disk::metadata(path)?.len();
+        archive.start_file(name, options(len_bytes, false))?;
+        std::io::copy(&mut disk::open(path)?, &mut archive)?;
     }
     archive.finish()?;
     Ok(())
@@ -87,17 +121,23 @@ pub fn write(toolchain: &ToolchainFolder, modules: Modules, file: &mut File) -> 
 /// # Errors
 /// As [`unpack`]; those of [`ToolchainFolder::of`].
 pub fn open(file: &Path, into: &Path) -> Result<ToolchainFolder> {
-    let manifest = unpack(file, into, Modules::Inside)?;
-    Ok(ToolchainFolder::of(into, manifest)?)
+    let Unpacked { manifest, signature } = unpack(file, into, Modules::Inside)?;
+    Ok(ToolchainFolder::of(into, manifest)?.with_signature(signature))
 }
 
-/// Unpacks the bundle `file` into the empty folder `into`; returns its manifest. Digests are not checked: see
-/// [`ToolchainFolder::of`].
+/// What a bundle says of its files.
+pub struct Unpacked {
+    pub manifest: Manifest,
+    /// The signature of the manifest, which was not checked.
+    pub signature: Option<String>,
+}
+
+/// Unpacks the bundle `file` into the empty folder `into`. Digests are not checked: see [`ToolchainFolder::of`].
 ///
 /// # Errors
 /// The bundle is damaged, or has an entry that its manifest does not have, a link, a path that leads elsewhere, the same
 /// path twice, or more bytes than the manifest says.
-pub fn unpack(file: &Path, into: &Path, modules: Modules) -> Result<Manifest> {
+pub fn unpack(file: &Path, into: &Path, modules: Modules) -> Result<Unpacked> {
     let mut archive = ZipArchive::new(disk::open(file)?).context("it is not a bundle")?;
     if archive.offset() != 0 {
         bail!("it is not a bundle: something precedes the archive");
@@ -107,16 +147,25 @@ pub fn unpack(file: &Path, into: &Path, modules: Modules) -> Result<Manifest> {
         bail!("it has a path twice: {entries} entries, and {} paths", archive.len());
     }
     let manifest = manifest(&mut archive)?;
+    let signature = signature(&mut archive)?;
     let files = modules.files(&manifest);
-    if archive.len() != files.len() + 1 {
-        let found = archive.len().saturating_sub(1);
+    // Only the signature of compiled code says whether it is used: here it is passed over.
+    let has_code = modules == Modules::Inside
+        && archive.index_for_name(COMPILED).is_some()
+        && !manifest.files.keys().any(|path| is_compiled(path));
+    let is_code = |name: &str| has_code && is_compiled(name);
+    let codes = archive.file_names().filter(|name| name.as_ref().is_ok_and(|name| is_code(name)));
+    let codes = codes.count();
+    let own = 1 + usize::from(signature.is_some()) + codes;
+    if archive.len() != files.len() + own {
+        let found = archive.len().saturating_sub(own);
         bail!("it has {found} files, and its manifest {}", files.len());
     }
     for index in 0..archive.len() {
         let mut entry =
             archive.by_index(index).with_context(|| format!("entry {index} is damaged"))?;
         let name = entry.name()?.into_owned();
-        if name == MANIFEST {
+        if name == MANIFEST || name == SIGNATURE || is_code(&name) {
             continue;
         }
         let Some(stated) = files.get(name.as_str()) else {
@@ -133,7 +182,8 @@ pub fn unpack(file: &Path, into: &Path, modules: Modules) -> Result<Manifest> {
             disk::set_executable(&at(into, &name))?;
         }
     }
-    Ok(manifest)
+    drop(files);
+    Ok(Unpacked { manifest, signature })
 }
 
 /// The number of entries in the directory of an archive, which begins at `start`. The library keeps one for each name.
@@ -153,16 +203,45 @@ fn entries(file: &mut File, start: u64) -> Result<usize> {
     Ok(count)
 }
 
-fn manifest(archive: &mut ZipArchive<impl Read + Seek>) -> Result<Manifest> {
-    let entry = archive.by_name(MANIFEST).with_context(|| format!("it has no {MANIFEST}"))?;
-    let mut text = Vec::new();
-    entry
-        .take(MANIFEST_BYTES_MAX + 1)
-        .read_to_end(&mut text)
-        .with_context(|| format!("{MANIFEST} is damaged"))?;
-    if text.len() as u64 > MANIFEST_BYTES_MAX {
-        bail!("its {MANIFEST} has more than {MANIFEST_BYTES_MAX} bytes");
+/// The content of the entry `name` of the bundle `file`, which has at most `bytes_max`; `None` if there is no such entry.
+///
+/// # Errors
+/// The bundle is damaged; the entry has more bytes.
+pub fn read(file: &Path, name: &str, bytes_max: u64) -> Result<Option<Vec<u8>>> {
+    let mut archive = ZipArchive::new(disk::open(file)?).context("it is not a bundle")?;
+    entry(&mut archive, name, bytes_max)
+}
+
+/// The content of the entry `name`, which has at most `bytes_max`; `None` if there is no such entry.
+fn entry(
+    archive: &mut ZipArchive<impl Read + Seek>,
+    name: &str,
+    bytes_max: u64,
+) -> Result<Option<Vec<u8>>> {
+    if archive.index_for_name(name).is_none() {
+        return Ok(None);
     }
+    let entry = archive.by_name(name).with_context(|| format!("{name} is damaged"))?;
+    let mut content = Vec::new();
+    entry
+        .take(bytes_max + 1)
+        .read_to_end(&mut content)
+        .with_context(|| format!("{name} is damaged"))?;
+    if content.len() as u64 > bytes_max {
+        bail!("its {name} has more than {bytes_max} bytes");
+    }
+    Ok(Some(content))
+}
+
+fn signature(archive: &mut ZipArchive<impl Read + Seek>) -> Result<Option<String>> {
+    let Some(text) = entry(archive, SIGNATURE, SIGNATURE_BYTES_MAX)? else { return Ok(None) };
+    let text = String::from_utf8(text).ok();
+    text.map(Some).with_context(|| format!("its {SIGNATURE} is not UTF-8"))
+}
+
+fn manifest(archive: &mut ZipArchive<impl Read + Seek>) -> Result<Manifest> {
+    let text = entry(archive, MANIFEST, MANIFEST_BYTES_MAX)?;
+    let text = text.with_context(|| format!("it has no {MANIFEST}"))?;
     let manifest = Manifest::parse(Path::new(MANIFEST), &text)?;
     if manifest.files.is_empty() {
         bail!("its {MANIFEST} has no `files`");

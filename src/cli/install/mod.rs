@@ -5,6 +5,8 @@ pub mod archive;
 #[cfg(feature = "import")]
 pub mod bundle;
 #[cfg(feature = "import")]
+pub mod compiled;
+#[cfg(feature = "import")]
 pub mod import;
 #[cfg(feature = "oci")]
 pub mod oci;
@@ -14,9 +16,10 @@ pub mod project;
     allow(dead_code, reason = "importing needs all of a recipe, listing its name")
 )]
 pub mod recipes;
+pub mod signed;
 pub mod stored;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use bytesize::ByteSize;
@@ -28,6 +31,7 @@ use super::compile::Compiler;
 use super::exit::Usage;
 use super::home::{cache_dir, installed_toolchains};
 use super::progress::Progress;
+use super::signatures::Signer;
 use super::text::{count, printable};
 use crate::base::digest::Digest;
 use crate::base::disk;
@@ -36,6 +40,7 @@ use crate::toolchain::{MANIFEST, Temporary, meant, similar};
 use crate::{
     InstalledToolchains, Manifest, Module, Removed, Toolchain, ToolchainFolder, Toolchains,
 };
+use signed::Signing;
 
 /// Installs toolchains.
 pub fn install(args: &InstallArgs) -> Result<u8> {
@@ -46,25 +51,31 @@ pub fn install(args: &InstallArgs) -> Result<u8> {
     if args.sources.is_empty() {
         return project::install(args, &store);
     }
+    let signing = Signing::of(args)?;
     let mut lines = Vec::new();
     for source in &args.sources {
         let cannot = || format!("cannot install {}", printable(source));
-        let unpacked = open(source, Path::new(""), args, &store).with_context(cannot)?;
+        let mut unpacked = open(source, Path::new(""), args, &store).with_context(cannot)?;
+        let signer = signing.examine(&mut unpacked.toolchain, &store).with_context(cannot)?;
         let manifest = unpacked.toolchain.manifest();
         let before = installed_version(&store, &manifest.name);
         // First, as what cannot be compiled must not replace a version that works.
+        let precompiled = unpacked.take_compiled(&signing, args).with_context(cannot)?;
         let compiled = if args.no_compile { 0 } else { compile(&unpacked.toolchain, args)? };
         let shown = Progress::start(format!("installing {}", manifest.name), args.quiet);
         let digest = unpacked.toolchain.install(&store).with_context(cannot)?;
         drop(shown);
+        signing.keep()?;
         if args.json {
-            let mut line = line(manifest, digest, compiled);
+            let mut line = line(manifest, digest, &signer, compiled);
             line["replaced_version"] = json!(before);
+            line["precompiled"] = json!(precompiled);
             lines.push(line);
         } else {
             tell(manifest);
         }
         if !args.quiet {
+            signed::tell(manifest, &signer);
             tell_hidden(manifest, &store)?;
         }
     }
@@ -75,8 +86,9 @@ pub fn install(args: &InstallArgs) -> Result<u8> {
 }
 
 /// What was installed, as JSON.
-fn line(manifest: &Manifest, digest: Digest, compiled: usize) -> Value {
+fn line(manifest: &Manifest, digest: Digest, signer: &Signer, compiled: usize) -> Value {
     json!({
+        "signature": signer.json(),
         "name": manifest.name, "version": manifest.version, "digest": digest,
         "programs": manifest.programs.keys().collect::<Vec<_>>(), "compiled": compiled,
     })
@@ -117,8 +129,34 @@ fn tell_hidden(manifest: &Manifest, store: &InstalledToolchains) -> Result<()> {
 pub struct Unpacked {
     /// The toolchain.
     pub toolchain: ToolchainFolder,
+    /// The bundle that it is from, if it is from one.
+    #[cfg_attr(not(feature = "import"), expect(dead_code, reason = "there are no bundles"))]
+    bundle: Option<PathBuf>,
     /// Where it was unpacked, if it was.
     _folder: Option<Temporary>,
+}
+
+impl Unpacked {
+    /// What has no bundle with compiled code.
+    fn plain(toolchain: ToolchainFolder, folder: Option<Temporary>) -> Self {
+        Self { toolchain, bundle: None, _folder: folder }
+    }
+
+    /// Puts compiled code that comes with it into the cache; returns of how many modules.
+    ///
+    /// # Errors
+    /// It is not what was signed.
+    #[cfg(feature = "import")]
+    fn take_compiled(&self, signing: &Signing, args: &InstallArgs) -> Result<usize> {
+        let Some(bundle) = &self.bundle else { return Ok(0) };
+        compiled::take(bundle, &self.toolchain, signing, &engine(args)?, args.quiet)
+    }
+
+    #[cfg(not(feature = "import"))]
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as with bundles")]
+    fn take_compiled(&self, _: &Signing, _: &InstallArgs) -> Result<usize> {
+        Ok(0)
+    }
 }
 
 /// Opens what `source` names; paths are relative to the folder `base`.
@@ -149,13 +187,13 @@ fn open(
                 format!("it has no {MANIFEST}; write one with `belljar toolchain init {source}`");
             return Err(Usage(message).into());
         }
-        return Ok(Unpacked { toolchain: ToolchainFolder::open(path)?, _folder: None });
+        return Ok(Unpacked::plain(ToolchainFolder::open(path)?, None));
     }
     #[cfg(feature = "oci")]
     if oci::is_reference(source) {
         let registry = oci::Registry::of(source, args.plain_http)?;
         let (folder, toolchain) = oci::pull(&registry, store, args.quiet)?;
-        return Ok(Unpacked { toolchain, _folder: Some(folder) });
+        return Ok(Unpacked::plain(toolchain, Some(folder)));
     }
     let known: Vec<String> = recipes::names().map(str::to_owned).collect();
     let meant = meant(&similar(&source.to_lowercase(), &known));
@@ -174,20 +212,21 @@ fn open(
 pub fn toolchain_of(source: &str, quiet: bool) -> Result<Unpacked> {
     let (path, store) = (Path::new(source), installed_toolchains()?);
     if path.is_dir() {
-        return Ok(Unpacked { toolchain: ToolchainFolder::open(path)?, _folder: None });
+        return Ok(Unpacked::plain(ToolchainFolder::open(path)?, None));
     }
     if path.is_file() {
         return from_bundle(path, &store, quiet);
     }
     let folder = store.temporary()?;
-    let manifest = store.unpack(source, folder.path()).map_err(|error| match error {
-        crate::InstallError::NotInstalled { .. } => {
-            anyhow::Error::from(Usage(format!("there is no such folder or bundle, and {error}")))
-        }
-        error => error.into(),
-    })?;
-    let toolchain = ToolchainFolder::of(folder.path(), manifest)?;
-    Ok(Unpacked { toolchain, _folder: Some(folder) })
+    let (manifest, signature) =
+        store.unpack(source, folder.path()).map_err(|error| match error {
+            crate::InstallError::NotInstalled { .. } => anyhow::Error::from(Usage(format!(
+                "there is no such folder or bundle, and {error}"
+            ))),
+            error => error.into(),
+        })?;
+    let toolchain = ToolchainFolder::of(folder.path(), manifest)?.with_signature(signature);
+    Ok(Unpacked::plain(toolchain, Some(folder)))
 }
 
 #[cfg(feature = "import")]
@@ -198,7 +237,7 @@ fn from_recipe(
 ) -> Result<Unpacked> {
     let folder = import::import(recipe, args.package.as_deref(), store, args.quiet)?;
     let toolchain = ToolchainFolder::of(folder.path(), recipe.manifest.clone())?;
-    Ok(Unpacked { toolchain, _folder: Some(folder) })
+    Ok(Unpacked::plain(toolchain, Some(folder)))
 }
 
 #[cfg(feature = "import")]
@@ -207,7 +246,7 @@ fn from_bundle(file: &Path, store: &InstalledToolchains, quiet: bool) -> Result<
     let folder = store.temporary()?;
     let toolchain = bundle::open(file, folder.path())?;
     drop(shown);
-    Ok(Unpacked { toolchain, _folder: Some(folder) })
+    Ok(Unpacked { toolchain, bundle: Some(file.to_owned()), _folder: Some(folder) })
 }
 
 #[cfg(not(feature = "import"))]
@@ -224,20 +263,13 @@ fn from_recipe(_: &recipes::Recipe, _: &InstallArgs, _: &InstalledToolchains) ->
 
 /// Compiles the modules of `toolchain` that are not compiled yet; returns how many.
 fn compile(toolchain: &ToolchainFolder, args: &InstallArgs) -> Result<usize> {
-    let cache_dir = cache_dir()?;
     let compiler = Compiler {
-        cache_dir: Some(cache_dir.clone()),
+        cache_dir: Some(cache_dir()?),
         fuel: false,
         limits: args.compile,
         quiet: args.quiet,
     };
-    let engine = Engine::new(EngineConfig {
-        pool_slots: 0,
-        cache_dir: Some(cache_dir),
-        tier: args.compile.tier.into(),
-        optimize_in_background: false,
-        ..EngineConfig::default()
-    })?;
+    let engine = engine(args)?;
     let mut count = 0;
     for (name, path) in toolchain.modules() {
         let module = Module::read(&path)?.named(name);
@@ -251,6 +283,17 @@ fn compile(toolchain: &ToolchainFolder, args: &InstallArgs) -> Result<usize> {
         count += 1;
     }
     Ok(count)
+}
+
+/// An engine with the cache in which installed programs are looked for.
+fn engine(args: &InstallArgs) -> Result<Engine> {
+    Ok(Engine::new(EngineConfig {
+        pool_slots: 0,
+        cache_dir: Some(cache_dir()?),
+        tier: args.compile.tier.into(),
+        optimize_in_background: false,
+        ..EngineConfig::default()
+    })?)
 }
 
 /// Removes installed toolchains.

@@ -5,16 +5,20 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
+use super::signed::{self, Signing};
 use super::{Unpacked, compile, line, open, recipes, tell};
 use crate::base::digest::Digest;
 use crate::cli::args::toolchain::InstallArgs;
 use crate::cli::exit::Usage;
 use crate::cli::progress::Progress;
 use crate::cli::project::lock::{LOCK_FILE, Lock, Locked};
-use crate::cli::project::toolchains::{expect_name, expect_within};
+use crate::cli::project::toolchains::{
+    expect_installed_signed, expect_name, expect_signed, expect_within,
+};
 use crate::cli::project::{self, PROJECT_FILE, Project, Wanted};
+use crate::cli::signatures::Signer;
 use crate::cli::text::printable;
-use crate::{InstalledToolchains, Toolchain};
+use crate::{InstalledToolchains, SignedManifest, Toolchain};
 
 /// Installs what the project of the current directory names, as versions beside what is installed by name.
 pub fn install(args: &InstallArgs, store: &InstalledToolchains) -> Result<u8> {
@@ -30,7 +34,8 @@ pub fn install(args: &InstallArgs, store: &InstalledToolchains) -> Result<u8> {
     };
     let old = Lock::read(project)?;
     let needs = old.iter().flat_map(|lock| &lock.toolchains).map(|locked| locked.digest).collect();
-    let mut run = Installing { args, store, project, lines: Vec::new(), needs };
+    let signing = Signing::of(args)?;
+    let mut run = Installing { args, store, project, signing, lines: Vec::new(), needs };
     let mut locked = Vec::new();
     for (name, wanted) in wanted {
         let known = old.as_ref().and_then(|lock| lock.find(name)).filter(|_| !args.update);
@@ -65,6 +70,7 @@ struct Installing<'a> {
     args: &'a InstallArgs,
     store: &'a InstalledToolchains,
     project: &'a Project,
+    signing: Signing,
     lines: Vec<Value>,
     /// The digests of what is locked, and of what was installed.
     needs: Vec<Digest>,
@@ -80,12 +86,13 @@ impl Installing<'_> {
     ) -> Result<Option<Locked>> {
         let Self { args, store, project, .. } = *self;
         if let Some(folder) = wanted.folder(project)? {
+            wanted.expect_folder_allowed(name, project)?;
             let Unpacked { toolchain, .. } = open(".", &folder, args, store)?;
             let manifest = toolchain.manifest();
             expect_name(name, &manifest.name, project)?;
             wanted.expect_version(name, &manifest.version, project)?;
             let compiled = if args.no_compile { 0 } else { compile(&toolchain, args)? };
-            self.report(&toolchain, compiled);
+            self.report(&toolchain, &Signer::Nobody, compiled);
             return Ok(None);
         }
         let known = known.filter(|known| {
@@ -104,10 +111,14 @@ impl Installing<'_> {
             expect_trusted_registry(project, source)?;
             expect_within(project, source)?;
         }
-        let Unpacked { toolchain, _folder } = open(source, &project.dir, args, store)?;
+        let unpacked = open(source, &project.dir, args, store)?;
+        let toolchain = &unpacked.toolchain;
         let manifest = toolchain.manifest();
         expect_name(name, &manifest.name, project)?;
         wanted.expect_version(name, &manifest.version, project)?;
+        let text = manifest.to_text();
+        expect_signed(project, name, text.as_bytes(), toolchain.signature())?;
+        let signer = self.signing.signer(text.as_bytes(), toolchain.signature())?;
         let digest = toolchain.digest();
         if let Some(known) = known.filter(|known| known.digest != digest) {
             bail!(Usage(format!(
@@ -117,13 +128,17 @@ impl Installing<'_> {
                 printable(source)
             )));
         }
-        let compiled = if args.no_compile { 0 } else { compile(&toolchain, args)? };
+        unpacked.take_compiled(&self.signing, args)?;
+        let compiled = if args.no_compile { 0 } else { compile(toolchain, args)? };
         let shown = Progress::start(format!("installing {name}"), args.quiet);
         self.needs.push(digest);
         store.note_needs(&Lock::path(project), &self.needs, true)?;
         toolchain.install_version(store)?;
         drop(shown);
-        self.report(&toolchain, compiled);
+        self.report(toolchain, &signer, compiled);
+        if !args.quiet {
+            signed::tell(toolchain.manifest(), &signer);
+        }
         let version = toolchain.manifest().version.clone();
         Ok(Some(Locked { name: name.to_owned(), version, digest }))
     }
@@ -135,9 +150,13 @@ impl Installing<'_> {
         wanted: &Wanted,
         known: Option<&Locked>,
     ) -> Result<Option<Locked>> {
-        let Self { args, store, .. } = *self;
+        let Self { args, store, project, .. } = *self;
         let is_whole = |known: &Locked| {
             store.damaged_files_of(name, known.digest).is_ok_and(|damaged| damaged.is_empty())
+        };
+        // Where it comes from, it may be signed by now.
+        let is_signed = |found: &Toolchain| {
+            expect_installed_signed(project, store, name, found.digest()).is_ok()
         };
         let found = match known {
             // What is damaged is installed again.
@@ -153,18 +172,21 @@ impl Installing<'_> {
             }
             None => None,
         };
-        let Some(found) = found else { return Ok(None) };
+        let Some(found) = found.filter(is_signed) else { return Ok(None) };
         if args.json {
-            self.lines.push(line(found.manifest(), found.digest(), 0));
+            let SignedManifest { text, signature } =
+                store.signed_manifest(name, Some(found.digest()))?;
+            let signer = self.signing.signer(&text, signature.as_deref())?;
+            self.lines.push(line(found.manifest(), found.digest(), &signer, 0));
         } else if !args.quiet {
             tell(found.manifest());
         }
         Ok(Some(Locked::of(&found)))
     }
 
-    fn report(&mut self, toolchain: &crate::ToolchainFolder, compiled: usize) {
+    fn report(&mut self, toolchain: &crate::ToolchainFolder, signer: &Signer, compiled: usize) {
         if self.args.json {
-            self.lines.push(line(toolchain.manifest(), toolchain.digest(), compiled));
+            self.lines.push(line(toolchain.manifest(), toolchain.digest(), signer, compiled));
         } else {
             tell(toolchain.manifest());
         }

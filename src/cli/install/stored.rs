@@ -7,35 +7,52 @@ use super::recipes;
 use crate::Toolchain;
 use crate::cli::exit::DIFFERENT;
 use crate::cli::home::installed_toolchains;
+use crate::cli::signatures::{Keys, Verdict};
 use crate::cli::text::{count, printable};
 
-/// Reads all files of the toolchains `names`, or of all.
+/// What was found out about a toolchain.
+struct Found {
+    name: String,
+    /// The paths of files that are missing or damaged.
+    damaged: Vec<String>,
+    signature: Verdict,
+}
+
+/// Reads all files of the toolchains `names`, or of all, and verifies their signatures.
 pub fn verify(names: &[String], json: bool) -> Result<u8> {
-    let store = installed_toolchains()?;
+    let (store, keys) = (installed_toolchains()?, Keys::trusted()?);
     let mut found = Vec::new();
     let versions = store.versions()?;
     let is_asked = |name: &str| names.is_empty() || names.iter().any(|asked| asked == name);
     for (name, version, digest) in versions.iter().filter(|(name, ..)| is_asked(name)) {
         let damaged = store.damaged_files_of(name, *digest)?;
-        found.push((format!("{name} {}", printable(version)), damaged));
+        let signature = Verdict::of_installed(&keys, &store, name, Some(*digest));
+        found.push(Found { name: format!("{name} {}", printable(version)), damaged, signature });
     }
     let installed = store.names()?;
     let is_version = |name: &String| versions.iter().any(|(version, ..)| version == name);
     let asked = if names.is_empty() { &installed } else { names };
     for name in asked.iter().filter(|name| installed.contains(name) || !is_version(name)) {
-        found.push((name.clone(), store.damaged_files(name)?));
+        let damaged = store.damaged_files(name)?;
+        let signature = Verdict::of_installed(&keys, &store, name, None);
+        found.push(Found { name: name.clone(), damaged, signature });
     }
     let (mut lines, mut is_damaged) = (Vec::new(), false);
-    for (name, damaged) in &found {
-        is_damaged |= !damaged.is_empty();
+    for Found { name, damaged, signature } in &found {
+        is_damaged |= !damaged.is_empty() || signature.is_wrong();
         if json {
-            lines.push(json!({ "name": name, "damaged": damaged }));
+            lines.push(json!({ "name": name, "damaged": damaged, "signature": signature.json() }));
             continue;
+        }
+        if let Some(what) = signature.described() {
+            say!("{name}: {}", printable(&what));
         }
         for path in damaged {
             say!("{name}: {} is missing or damaged", printable(path));
         }
-        if damaged.is_empty() {
+        if damaged.is_empty() && signature.is_wrong() {
+            say!("{name}: install it again, from who signed it");
+        } else if damaged.is_empty() {
             say!("{name}: all files are as they were installed");
         } else {
             say!("{name}: {}; install it again", count(damaged.len(), "damaged file"));

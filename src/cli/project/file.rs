@@ -8,6 +8,7 @@ use serde::de::{MapAccess, Visitor, value::MapAccessDeserializer};
 use serde::{Deserialize, Deserializer};
 
 use crate::cli::exit::Usage;
+use crate::cli::signatures::Keys;
 use crate::toolchain::names;
 
 /// The name of the file that makes a folder a project.
@@ -19,6 +20,12 @@ pub const PROJECT_FILE: &str = "belljar.toml";
 pub struct ProjectFile {
     /// The toolchains by name, in the order in which they are searched. Without them, all that are installed are used.
     pub toolchains: Option<IndexMap<String, Wanted>>,
+    /// Public keys of minisign, one of which must have signed each of the toolchains.
+    #[serde(rename = "signed-by")]
+    signed_by: Option<Vec<String>>,
+    /// The same, parsed.
+    #[serde(skip)]
+    pub signers: Option<Keys>,
     /// Options of runs, by their names without `--`.
     #[serde(default)]
     pub run: toml::Table,
@@ -72,7 +79,7 @@ impl ProjectFile {
     /// # Errors
     /// [`Usage`], with the line.
     pub fn parse(text: &str, path: &Path) -> Result<Self, Usage> {
-        let file: Self = toml::from_str(text).map_err(|error| {
+        let mut file: Self = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start.min(text.len()));
             let before = text.get(..at).unwrap_or_default();
             let line = before.matches('\n').count() + 1;
@@ -80,6 +87,17 @@ impl ProjectFile {
             let message = error.message().replace('\n', "; ");
             Usage(format!("{}:{line}:{column}: {message}", path.display()))
         })?;
+        if let Some(keys) = &file.signed_by {
+            let wrong = |what: String| Usage(format!("{}: signed-by: {what}", path.display()));
+            if keys.is_empty() {
+                return Err(wrong("it has no key: name one, or leave it out".to_owned()));
+            }
+            if file.toolchains.is_none() {
+                let what = "it needs a table [toolchains], which names what must be signed";
+                return Err(wrong(what.to_owned()));
+            }
+            file.signers = Some(Keys::parse(keys).map_err(|error| wrong(error.to_string()))?);
+        }
         for name in file.toolchains.iter().flatten().map(|(name, _)| name) {
             if name.is_empty() || !name.chars().all(names::is_plain) {
                 let path = path.display();
@@ -131,6 +149,9 @@ mod tests {
             ),
             ("[toolchains]\na = { path = \"b\" }\n", "unknown field `path`"),
             ("[toolchains]\n\"../a\" = \"1\"\n", "cannot be the name of a toolchain"),
+            ("signed-by = []\n[toolchains]\n", "signed-by: it has no key"),
+            ("signed-by = [\"RWQ\"]\n", "it needs a table [toolchains]"),
+            ("signed-by = \"RWQ\"\n[toolchains]\n", "belljar.toml:1:13: invalid type"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(message), "{text:?}: {error}");

@@ -7,10 +7,12 @@ use anyhow::{Context, Result, bail};
 use super::current::Project;
 use super::file::Wanted;
 use super::lock::{LOCK_FILE, Lock, Locked};
+use crate::base::digest::Digest;
 use crate::cli::exit::Usage;
+use crate::cli::signatures::Signer;
 use crate::cli::text::printable;
 use crate::toolchain::MANIFEST;
-use crate::{InstalledToolchains, Toolchain, Toolchains};
+use crate::{InstalledToolchains, SignedManifest, Toolchain, Toolchains};
 
 impl Wanted {
     /// The folder that is used where it lies, if its source is one.
@@ -25,6 +27,24 @@ impl Wanted {
         }
         expect_within(project, source)?;
         Ok(Some(path))
+    }
+
+    /// Checks that `project` lets it be a folder.
+    ///
+    /// # Errors
+    /// [`Usage`] if the project demands signatures: a folder has none that holds after an edit.
+    pub fn expect_folder_allowed(&self, name: &str, project: &Project) -> Result<()> {
+        if project.file.signers.is_none() {
+            return Ok(());
+        }
+        let (path, source) = (project.path(), self.source.as_deref().unwrap_or(name));
+        let source = printable(source);
+        Err(Usage(format!(
+            "{}: {name}: `signed-by` demands a signature, and a folder is used as it is: name a bundle, which \
+             `belljar toolchain pack --sign KEYFILE {source}` writes",
+            path.display(),
+        ))
+        .into())
     }
 
     /// Checks that `version` is the version that is wanted of the toolchain `name`.
@@ -62,10 +82,55 @@ pub fn expect_within(project: &Project, source: &str) -> Result<()> {
     .into())
 }
 
+/// Checks that one of the keys that `project` demands made `signature`, the signature of the manifest `text` of the
+/// toolchain `name`.
+///
+/// # Errors
+/// [`Usage`] if none did.
+pub fn expect_signed(
+    project: &Project,
+    name: &str,
+    text: &[u8],
+    signature: Option<&str>,
+) -> Result<()> {
+    let Some(keys) = &project.file.signers else { return Ok(()) };
+    let why = match keys.signer(text, signature) {
+        Ok(Signer::Known(_)) => return Ok(()),
+        Ok(Signer::Nobody) => "it is not signed".to_owned(),
+        Ok(Signer::Stranger(id)) => format!("it is signed by key {id}"),
+        Err(error) => format!("{error:#}"),
+    };
+    let (path, name, ids) = (project.path(), printable(name), keys.ids().join(" or "));
+    Err(Usage(format!(
+        "{}: `signed-by` demands that {name} is signed by key {ids}, and {why}: get it from who has this key, then \
+         `belljar install --update`",
+        path.display(),
+    ))
+    .into())
+}
+
+/// As [`expect_signed`], for what is installed with the digest `digest`.
+///
+/// # Errors
+/// [`Usage`]; it cannot be read.
+pub fn expect_installed_signed(
+    project: &Project,
+    store: &InstalledToolchains,
+    name: &str,
+    digest: Digest,
+) -> Result<()> {
+    if project.file.signers.is_none() {
+        return Ok(());
+    }
+    let SignedManifest { text, signature } = store.signed_manifest(name, Some(digest))?;
+    expect_signed(project, name, &text, signature.as_deref())
+}
+
 /// The toolchains of `project`, in the order in which it names them; `None` if it names none.
 ///
 /// # Errors
-/// One is not installed, or not the one that is locked; with `must_be_locked`, one is not locked.
+/// One is not installed, or not the one that is locked, or not signed as `project` demands; with `must_be_locked`, one
+/// is not locked.
 pub fn of(
     project: &Project,
     store: &InstalledToolchains,
@@ -76,6 +141,7 @@ pub fn of(
     let mut toolchains = Toolchains::default();
     for (name, wanted) in wanted {
         if let Some(folder) = wanted.folder(project)? {
+            wanted.expect_folder_allowed(name, project)?;
             let found = Toolchain::open(&folder)?;
             let Some(found) = found else {
                 bail!(Usage(format!("{}: it has no {MANIFEST}", folder.display())));
@@ -108,6 +174,7 @@ pub fn of(
         };
         let Locked { version, digest, .. } = locked;
         toolchains = toolchains.with_version(store, name, &version, digest)?;
+        expect_installed_signed(project, store, name, digest)?;
     }
     Ok(Some(toolchains))
 }

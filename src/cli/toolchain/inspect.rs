@@ -14,9 +14,10 @@ use crate::cli::exit::Usage;
 use crate::cli::home::installed_toolchains;
 #[cfg(feature = "import")]
 use crate::cli::install::bundle;
+use crate::cli::signatures::{Keys, Verdict};
 use crate::cli::text::{count, printable};
 use crate::engine::ModuleInfo;
-use crate::toolchain::{Code, MANIFEST, Temporary};
+use crate::toolchain::{Code, MANIFEST, Temporary, signature_in};
 use crate::{Manifest, Module, ProgramEntry, Toolchain};
 
 /// A module of a toolchain.
@@ -80,7 +81,7 @@ impl Inspected {
 
 /// Shows what a toolchain has and needs.
 pub fn inspect(named: &str, json: bool) -> Result<u8> {
-    let (toolchain, _unpacked) = open(named)?;
+    let Opened { toolchain, signature, _folder } = open(named)?;
     let modules = modules(toolchain.clone())?;
     let manifest = toolchain.manifest();
     if json {
@@ -89,7 +90,7 @@ pub fn inspect(named: &str, json: bool) -> Result<u8> {
             "{}",
             json!({
                 "manifest": manifest, "digest": toolchain.digest(), "root": toolchain.root(),
-                "modules": modules,
+                "modules": modules, "signature": signature.json(),
             })
         );
         return Ok(0);
@@ -100,6 +101,9 @@ pub fn inspect(named: &str, json: bool) -> Result<u8> {
         if let Some(text) = text {
             say!("{what}{}", printable(text));
         }
+    }
+    if let Some(signer) = signature.described() {
+        say!("{}", printable(&signer));
     }
     say!("digest {}", toolchain.digest());
     say!("files in {}", toolchain.root());
@@ -119,20 +123,31 @@ pub fn inspect(named: &str, json: bool) -> Result<u8> {
     Ok(0)
 }
 
-/// The toolchain `named`, and the folder where it was unpacked, if it was.
-fn open(named: &str) -> Result<(Toolchain, Option<Temporary>)> {
-    let (store, path) = (installed_toolchains()?, Path::new(named));
+/// A toolchain to be shown.
+struct Opened {
+    toolchain: Toolchain,
+    signature: Verdict,
+    /// Where it was unpacked, if it was.
+    _folder: Option<Temporary>,
+}
+
+fn open(named: &str) -> Result<Opened> {
+    let (store, keys, path) = (installed_toolchains()?, Keys::trusted()?, Path::new(named));
     if store.has(named)? {
-        return Ok((Toolchain::installed(&store, named)?, None));
+        let signature = Verdict::of_installed(&keys, &store, named, None);
+        let toolchain = Toolchain::installed(&store, named)?;
+        return Ok(Opened { toolchain, signature, _folder: None });
     }
+    let cannot = || format!("cannot inspect {}", printable(named));
     #[cfg(feature = "import")]
     if path.is_file() {
         let folder = store.temporary()?;
-        let cannot = || format!("cannot inspect {}", printable(named));
-        let toolchain = bundle::open(path, folder.path()).with_context(cannot)?;
-        draft::write(toolchain.manifest(), folder.path())?;
-        let toolchain = Toolchain::open(folder.path())?.context("its manifest was just written")?;
-        return Ok((toolchain, Some(folder)));
+        let bundle = bundle::open(path, folder.path()).with_context(cannot)?;
+        let text = bundle.manifest().to_text();
+        let signature = Verdict::of(&keys, text.as_bytes(), bundle.signature());
+        draft::write(bundle.manifest(), folder.path())?;
+        let toolchain = Toolchain::open(folder.path())?.with_context(cannot)?;
+        return Ok(Opened { toolchain, signature, _folder: Some(folder) });
     }
     let toolchain = Toolchain::open(path)?.ok_or_else(|| {
         Usage(format!(
@@ -140,7 +155,9 @@ fn open(named: &str) -> Result<(Toolchain, Option<Temporary>)> {
             printable(named)
         ))
     })?;
-    Ok((toolchain, None))
+    let (text, signed) = (toolchain.manifest().to_text(), signature_in(path).with_context(cannot)?);
+    let signature = Verdict::of(&keys, text.as_bytes(), signed.as_deref());
+    Ok(Opened { toolchain, signature, _folder: None })
 }
 
 /// The modules of `toolchain`, by their paths.

@@ -22,11 +22,20 @@ use super::install::{self, bundle};
 use super::install::{recipes, stored};
 #[cfg(feature = "import")]
 use super::progress::Progress;
+#[cfg(feature = "import")]
+use super::signatures::secret;
+use super::signatures::{Keys, Verdict};
 use super::text::{count, printable};
 #[cfg(feature = "import")]
 use crate::base::atomic_file::TEMPORARY_PREFIX;
 use crate::base::{atomic_file, disk};
-use crate::toolchain::{MANIFEST, names};
+#[cfg(feature = "import")]
+use crate::engine::Platform;
+use crate::toolchain::names;
+#[cfg(feature = "import")]
+use crate::toolchain::signature::SecretKey;
+#[cfg(feature = "import")]
+use crate::toolchain::{MANIFEST, SIGNATURE};
 use crate::{Manifest, Removed, Toolchain, ToolchainFolder};
 
 pub fn run(args: &ToolchainArgs) -> Result<u8> {
@@ -43,9 +52,12 @@ pub fn run(args: &ToolchainArgs) -> Result<u8> {
             draft::init(dir.as_deref().unwrap_or(Path::new(".")), name.as_deref())
         }
         #[cfg(feature = "import")]
-        ToolchainAction::Pack { source, output, quiet } => {
+        ToolchainAction::Pack { source, sign, precompile, output, quiet } => {
+            // First, as it may ask for a password.
+            let key = sign.as_deref().map(secret::open).transpose()?;
             let source = install::toolchain_of(source, *quiet)?;
-            pack(&source.toolchain, output.as_deref(), *quiet)
+            let key = key.as_ref().map(|key| (key, &precompile[..]));
+            pack(source.toolchain, key, output.as_deref(), *quiet)
         }
         ToolchainAction::Verify { names, json } => stored::verify(names, *json),
         ToolchainAction::Outdated { json } => stored::outdated(*json),
@@ -57,7 +69,7 @@ pub fn run(args: &ToolchainArgs) -> Result<u8> {
         ToolchainAction::Pull { reference, output, plain_http, quiet } => {
             let registry = Registry::of(reference, *plain_http)?;
             let (_folder, pulled) = oci::pull(&registry, &installed_toolchains()?, *quiet)?;
-            pack(&pulled, output.as_deref(), *quiet)
+            pack(pulled, None, output.as_deref(), *quiet)
         }
         #[cfg(feature = "import")]
         ToolchainAction::Unpack { file, dir } => unpack(file, dir),
@@ -67,6 +79,7 @@ pub fn run(args: &ToolchainArgs) -> Result<u8> {
 
 fn list(json: bool) -> Result<u8> {
     let store = installed_toolchains()?;
+    let keys = if json { Keys::trusted()? } else { Keys::default() };
     let mut lines = Vec::new();
     for name in store.names()? {
         let toolchain = Toolchain::installed(&store, &name)?;
@@ -76,6 +89,7 @@ fn list(json: bool) -> Result<u8> {
             lines.push(json!({
                 "name": name, "version": version, "digest": toolchain.digest(), "programs": programs,
                 "description": description,
+                "signature": Verdict::of_installed(&keys, &store, &name, None).json(),
             }));
         } else {
             say_line(toolchain.manifest());
@@ -85,6 +99,7 @@ fn list(json: bool) -> Result<u8> {
         if json {
             lines.push(json!({
                 "name": name, "version": version, "digest": digest, "for_projects": true,
+                "signature": Verdict::of_installed(&keys, &store, &name, Some(digest)).json(),
             }));
         } else {
             say!("{name} {}  for projects, {digest}", printable(&version));
@@ -122,9 +137,27 @@ fn say_line(Manifest { name, version, description, .. }: &Manifest) {
     say!("{name} {}  {}", printable(version), printable(description));
 }
 
-/// Writes the toolchain in `dir` to a bundle.
+/// Writes `toolchain` to a bundle, signed by a key, with compiled code for some platforms, or as it is signed.
 #[cfg(feature = "import")]
-fn pack(toolchain: &ToolchainFolder, output: Option<&Path>, quiet: bool) -> Result<u8> {
+fn pack(
+    mut toolchain: ToolchainFolder,
+    key: Option<(&SecretKey, &[Platform])>,
+    output: Option<&Path>,
+    quiet: bool,
+) -> Result<u8> {
+    let mut compiled = None;
+    if let Some((key, platforms)) = key {
+        let Manifest { name, version, .. } = toolchain.manifest();
+        // In ASCII: minisign shows nothing else.
+        let comment = format!("{name} {}", version.escape_default());
+        let signature = key.sign(toolchain.manifest().to_text().as_bytes(), &comment)?;
+        toolchain = toolchain.with_signature(Some(signature.text().to_owned()));
+        if !platforms.is_empty() {
+            compiled = Some(install::compiled::make(&toolchain, platforms, key, quiet)?);
+        }
+    } else {
+        install::signed::expect_not_wrong(&toolchain)?;
+    }
     let Manifest { name, version, files, .. } = toolchain.manifest();
     let output = if let Some(output) = output {
         output.to_owned()
@@ -140,17 +173,21 @@ fn pack(toolchain: &ToolchainFolder, output: Option<&Path>, quiet: bool) -> Resu
     let all: u64 = files.values().map(|file| file.len_bytes).sum();
     let shown =
         Progress::start(format!("packing {name} ({})", ByteSize(all).display().iec()), quiet);
-    bundle::pack(toolchain, &output)?;
+    let others = compiled.as_ref().map_or(&[][..], |compiled| &compiled.entries);
+    bundle::pack(&toolchain, others, &output)?;
     drop(shown);
     let bytes = disk::metadata(&output)?.len();
     let files = count(files.len(), "file");
-    say!("wrote {}: {files}, {}", output.display(), ByteSize(bytes).display().iec());
+    let signed =
+        key.map_or_else(String::new, |(key, _)| format!(", signed by key {}", key.public().id()));
+    say!("wrote {}: {files}, {}{signed}", output.display(), ByteSize(bytes).display().iec());
     Ok(0)
 }
 
 #[cfg(feature = "oci")]
 fn push(source: &str, registry: &Registry, json: bool, quiet: bool) -> Result<u8> {
     let source = install::toolchain_of(source, quiet)?;
+    install::signed::expect_not_wrong(&source.toolchain)?;
     let digest = oci::push(&source.toolchain, registry, quiet)?;
     let Manifest { name, version, .. } = source.toolchain.manifest();
     if json {
@@ -178,6 +215,9 @@ fn unpack(file: &Path, dir: &Path) -> Result<u8> {
         .with_context(|| format!("cannot unpack {}", file.display()))?;
     let manifest = toolchain.manifest();
     atomic_file::write(&folder.path().join(MANIFEST), &[manifest.to_text().as_bytes()])?;
+    if let Some(signature) = toolchain.signature() {
+        atomic_file::write(&folder.path().join(SIGNATURE), &[signature.as_bytes()])?;
+    }
     disk::rename(folder.path(), dir)?;
     say!("{}: {}", dir.display(), count(manifest.files.len(), "file"));
     Ok(0)

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::registry::Registry;
 use crate::base::disk::{self, DiskError};
-use crate::cli::install::bundle::{self, Modules};
+use crate::cli::install::bundle::{self, Modules, Unpacked};
 use crate::cli::progress::Progress;
 use crate::cli::text::printable;
 use crate::toolchain::{Temporary, at, digests, names};
@@ -131,15 +131,19 @@ pub fn pull(
     let store = store.dir();
     let mut pulling = Pulling { registry, store, quiet, fetched: Vec::new() };
     let files: Vec<&OciDescriptor> = of_type(&artifact, &[FILES]);
-    let manifest = match files[..] {
+    let Unpacked { manifest, signature } = match files[..] {
         [files] => pulling.toolchain(files, &artifact, folder.path())?,
-        [] => pulling.module(&artifact, &digest, folder.path())?,
+        [] => {
+            let manifest = pulling.module(&artifact, &digest, folder.path())?;
+            Unpacked { manifest, signature: None }
+        }
         _ => {
             bail!("{} has {} layers of a toolchain's files, not one", registry.name(), files.len())
         }
     };
     let toolchain = ToolchainFolder::of(folder.path(), manifest)
-        .with_context(|| format!("{} is not what its manifest says", registry.name()))?;
+        .with_context(|| format!("{} is not what its manifest says", registry.name()))?
+        .with_signature(signature);
     for (path, _locked) in pulling.fetched {
         // What cannot be removed only costs space.
         let _ = disk::remove_file(&path);
@@ -184,13 +188,14 @@ impl Pulling<'_> {
         files: &OciDescriptor,
         artifact: &OciImageManifest,
         into: &Path,
-    ) -> Result<Manifest> {
+    ) -> Result<Unpacked> {
         let shown = Progress::start("pulling files".to_owned(), self.quiet);
         let (fetched, file) = self.registry.blob(files, &self.store.join(DOWNLOADS), &shown)?;
-        let manifest = bundle::unpack(&fetched, into, Modules::Apart)
+        let unpacked = bundle::unpack(&fetched, into, Modules::Apart)
             .with_context(|| format!("the layer {} is damaged", files.digest))?;
         drop(shown);
         self.fetched.push((fetched, file));
+        let manifest = &unpacked.manifest;
         let modules = of_type(artifact, &[MODULE]);
         for path in manifest.modules() {
             let title = |layer: &&&OciDescriptor| title(layer) == Some(path);
@@ -203,7 +208,7 @@ impl Pulling<'_> {
             }
             self.layer(layer, into, path)?;
         }
-        Ok(manifest)
+        Ok(unpacked)
     }
 
     /// Fetches a single module, and describes it.
