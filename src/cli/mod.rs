@@ -82,6 +82,15 @@ use clap::{Args, CommandFactory, Parser};
 
 use args::{Cli, Subcommand};
 
+/// Unpacks the bundle `file` into the empty folder `into`, and checks all its files, for tests with random bundles.
+///
+/// # Errors
+/// Why the bundle is refused.
+#[cfg(feature = "import")]
+pub fn unpack_bundle(file: &std::path::Path, into: &std::path::Path) -> Result<(), String> {
+    install::bundle::open(file, into).map(drop).map_err(|error| format!("{error:#}"))
+}
+
 /// Parses the command line, carries it out, and returns the exit code.
 pub fn main() -> ExitCode {
     signals::let_long_files_be_errors();
