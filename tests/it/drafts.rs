@@ -1,4 +1,5 @@
 //! Packages that people published, made a toolchain; and what is said of the modules of a toolchain.
+#![cfg(feature = "import")]
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
