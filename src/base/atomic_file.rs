@@ -35,7 +35,7 @@ pub fn write_with<E: From<DiskError>>(
     path: &Path,
     write: impl FnOnce(&mut File) -> Result<(), E>,
 ) -> Result<(), E> {
-    fill(path, Builder::new().prefix(TEMPORARY_PREFIX), write)
+    fill(path, Builder::new().prefix(TEMPORARY_PREFIX), Existing::Goes, write)
 }
 
 /// As [`write_with`], but the `umask` of the process says who can read the file, as for one that an editor writes.
@@ -51,7 +51,7 @@ pub fn write_shared_with<E: From<DiskError>>(
     builder.prefix(TEMPORARY_PREFIX);
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    fill(path, &builder, write)
+    fill(path, &builder, Existing::Goes, write)
 }
 
 /// Writes `bytes` to a new file `path`, which only this user can read: as [`write()`], but replaces nothing.
@@ -60,18 +60,25 @@ pub fn write_shared_with<E: From<DiskError>>(
 /// As [`write()`]; something exists at `path`.
 #[cfg(feature = "import")]
 pub fn write_new(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
-    let fail = |operation| DiskError::new(operation, path);
-    let made = Builder::new().prefix(TEMPORARY_PREFIX).tempfile_in(disk::folder_of(path));
-    let mut file = made.map_err(fail("create a temporary file for"))?;
-    file.write_all(bytes).map_err(fail("write"))?;
-    file.as_file().sync_all().map_err(fail("sync"))?;
-    file.persist_noclobber(path).map_err(|error| fail("create")(error.error))?;
-    Ok(())
+    let builder = &mut Builder::new();
+    let write = |file: &mut File| file.write_all(bytes).map_err(DiskError::new("write", path));
+    fill(path, builder.prefix(TEMPORARY_PREFIX), Existing::Stays, write)
+}
+
+/// What becomes of a file that exists already.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Existing {
+    /// It is replaced.
+    Goes,
+    /// It stays, and nothing is written.
+    #[cfg(feature = "import")]
+    Stays,
 }
 
 fn fill<E: From<DiskError>>(
     path: &Path,
     builder: &Builder<'_, '_>,
+    existing: Existing,
     write: impl FnOnce(&mut File) -> Result<(), E>,
 ) -> Result<(), E> {
     let fail = |operation| DiskError::new(operation, path);
@@ -80,6 +87,11 @@ fn fill<E: From<DiskError>>(
         builder.tempfile_in(disk::folder_of(path)).map_err(fail("create a temporary file for"))?;
     write(file.as_file_mut())?;
     file.as_file().sync_all().map_err(fail("sync"))?;
-    file.persist(path).map_err(|error| fail("replace")(error.error))?;
+    let persisted = match existing {
+        Existing::Goes => file.persist(path),
+        #[cfg(feature = "import")]
+        Existing::Stays => file.persist_noclobber(path),
+    };
+    persisted.map(drop).map_err(|error| fail("replace")(error.error))?;
     Ok(())
 }

@@ -37,7 +37,7 @@ fn generate(file: &Path, no_password: bool, json: bool) -> Result<u8> {
     }
     let password = if no_password { None } else { Some(secret::new_password()?) };
     let (secret, public) = signature::generate(password)?;
-    // Whoever wrote one of the two in the meantime keeps it.
+    // A secret key that was written in the meantime is not lost.
     atomic_file::write_new(file, secret.as_bytes())?;
     let written = atomic_file::write_shared_with(&public_file, |file| {
         file.write_all(public.to_text().as_bytes()).map_err(DiskError::new("write", &public_file))

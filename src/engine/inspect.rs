@@ -20,7 +20,7 @@ pub struct ModuleInfo {
     /// Those of them that belljar does not define, as `module.name`. A call of such a function is a trap.
     pub unknown_imports: Vec<String>,
     /// The proposals that were added to WebAssembly since its first version, and that it uses.
-    pub proposals: BTreeSet<&'static str>,
+    pub proposals: BTreeSet<String>,
 }
 
 impl ModuleInfo {
@@ -41,6 +41,7 @@ impl ModuleInfo {
         let stub = Module::from_bytes(module.name(), found.imports_only.finish())?;
         let unknown_imports = Program::new(engine, &stub)?.unknown_imports().to_vec();
         let Found { is_command, imports, proposals, .. } = found;
+        let proposals = proposals.into_iter().map(usual_name).collect();
         Ok(Self { is_command, imports, unknown_imports, proposals })
     }
 
@@ -54,14 +55,15 @@ impl ModuleInfo {
 struct Found {
     is_command: bool,
     imports: BTreeSet<(String, String)>,
+    /// As wasmparser calls them.
     proposals: BTreeSet<&'static str>,
+    memories: usize,
     /// Its types and imports.
     imports_only: wasm_encoder::Module,
 }
 
 impl Found {
     fn parse(&mut self, bytes: &[u8]) -> Result<(), BinaryReaderError> {
-        let mut memories = 0;
         for payload in Parser::new(0).parse_all(bytes) {
             match payload? {
                 Payload::TypeSection(types) => {
@@ -70,7 +72,7 @@ impl Found {
                         for ty in group?.types() {
                             match &ty.composite_type.inner {
                                 CompositeInnerType::Func(ty) if ty.results().len() > 1 => {
-                                    self.proposals.insert("multi-value");
+                                    self.proposals.insert("multi_value");
                                 }
                                 CompositeInnerType::Func(_) => {}
                                 _ => drop(self.proposals.insert("gc")),
@@ -83,7 +85,6 @@ impl Found {
                     for import in imports.into_imports() {
                         let import = import?;
                         if let TypeRef::Memory(memory) = import.ty {
-                            memories += 1;
                             self.memory(memory.memory64);
                         }
                         self.imports.insert((import.module.to_owned(), import.name.to_owned()));
@@ -91,7 +92,6 @@ impl Found {
                 }
                 Payload::MemorySection(section) => {
                     for memory in section {
-                        memories += 1;
                         self.memory(memory?.memory64);
                     }
                 }
@@ -109,13 +109,14 @@ impl Found {
                 _ => {}
             }
         }
-        if memories > 1 {
-            self.proposals.insert("multi-memory");
-        }
         Ok(())
     }
 
     fn memory(&mut self, is_64: bool) {
+        self.memories += 1;
+        if self.memories > 1 {
+            self.proposals.insert("multi_memory");
+        }
         if is_64 {
             self.proposals.insert("memory64");
         }
@@ -126,7 +127,7 @@ impl Found {
     }
 }
 
-/// The proposal that `operator` comes from; `None` if it was always there.
+/// The proposal that `operator` comes from, as wasmparser calls it; `None` if it was always there.
 fn proposal(operator: &Operator<'_>) -> Option<&'static str> {
     macro_rules! name_of {
         ($( @$proposal:ident $operator:ident $({ $($field:ident: $type:ty),* })? => $visit:ident ($($arity:tt)*) )*) => {
@@ -136,22 +137,14 @@ fn proposal(operator: &Operator<'_>) -> Option<&'static str> {
             }
         };
     }
-    match wasmparser::for_each_operator!(name_of) {
-        "mvp" => None,
-        "sign_extension" => Some("sign-extension"),
-        "saturating_float_to_int" => Some("nontrapping-float-to-int"),
-        "bulk_memory" => Some("bulk-memory"),
-        "reference_types" => Some("reference-types"),
-        "tail_call" => Some("tail-call"),
-        "memory_control" => Some("memory-control"),
-        "relaxed_simd" => Some("relaxed-simd"),
-        "legacy_exceptions" => Some("legacy-exceptions"),
-        "function_references" => Some("function-references"),
-        "stack_switching" => Some("stack-switching"),
-        "wide_arithmetic" => Some("wide-arithmetic"),
-        "custom_descriptors" => Some("custom-descriptors"),
-        "shared_everything_threads" => Some("shared-everything-threads"),
-        // Their names are one word.
-        name => Some(name),
+    let name = wasmparser::for_each_operator!(name_of);
+    (name != "mvp").then_some(name)
+}
+
+/// The name that specifications give the proposal which wasmparser calls `name`.
+fn usual_name(name: &str) -> String {
+    match name {
+        "saturating_float_to_int" => "nontrapping-float-to-int".to_owned(),
+        name => name.replace('_', "-"),
     }
 }

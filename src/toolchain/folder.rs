@@ -62,9 +62,9 @@ impl ToolchainFolder {
     pub fn check(dir: &Path) -> Result<(Self, Vec<Problem>), InstallError> {
         let (manifest, _) = Manifest::read(&dir.join(MANIFEST))?;
         let (toolchain, problems) = Self::examine(dir, manifest)?;
-        let told = |FileProblem { pointer, path, message }| {
-            let message = if path.is_empty() { message } else { format!("{path}: {message}") };
-            Problem { pointer, message }
+        let told = |FileProblem { pointer, path, message }| Problem {
+            pointer,
+            message: format!("{path}: {message}"),
         };
         Ok((toolchain, problems.into_iter().map(told).collect()))
     }

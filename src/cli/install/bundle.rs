@@ -182,7 +182,6 @@ pub fn unpack(file: &Path, into: &Path, modules: Modules) -> Result<Unpacked> {
             disk::set_executable(&at(into, &name))?;
         }
     }
-    drop(files);
     Ok(Unpacked { manifest, signature })
 }
 

@@ -7,7 +7,7 @@ use bytesize::ByteSize;
 #[cfg(feature = "oci")]
 use serde_json::json;
 
-use crate::base::atomic_file::TEMPORARY_PREFIX;
+use super::new_folder;
 use crate::base::{atomic_file, disk};
 use crate::cli::exit::Usage;
 #[cfg(feature = "oci")]
@@ -84,22 +84,24 @@ pub fn push(source: &str, registry: &Registry, json: bool, quiet: bool) -> Resul
     Ok(0)
 }
 
-/// Writes the files of a bundle to the folder `dir`.
+/// Writes the files of a bundle to the new folder `dir`.
 pub fn unpack(file: &Path, dir: &Path) -> Result<u8> {
-    if disk::symlink_metadata(dir).is_ok() {
-        return Err(Usage(format!("{} exists; name a new folder", dir.display())).into());
-    }
-    let beside = disk::folder_of(dir);
-    let made = tempfile::Builder::new().prefix(TEMPORARY_PREFIX).tempdir_in(beside);
-    let folder = made.with_context(|| format!("cannot create a folder in {}", beside.display()))?;
-    let toolchain = bundle::open(file, folder.path())
+    new_folder::expect_none(dir)?;
+    let folder = new_folder::beside(dir)?;
+    let toolchain = unpack_into(file, folder.path())
         .with_context(|| format!("cannot unpack {}", file.display()))?;
-    let manifest = toolchain.manifest();
-    atomic_file::write(&folder.path().join(MANIFEST), &[manifest.to_text().as_bytes()])?;
-    if let Some(signature) = toolchain.signature() {
-        atomic_file::write(&folder.path().join(SIGNATURE), &[signature.as_bytes()])?;
-    }
     disk::rename(folder.path(), dir)?;
-    say!("{}: {}", dir.display(), count(manifest.files.len(), "file"));
+    say!("{}: {}", dir.display(), count(toolchain.manifest().files.len(), "file"));
     Ok(0)
+}
+
+/// Writes the files of the bundle `file`, its manifest and its signature to the empty folder `dir`.
+pub fn unpack_into(file: &Path, dir: &Path) -> Result<ToolchainFolder> {
+    let toolchain = bundle::open(file, dir)?;
+    let manifest = toolchain.manifest().to_text();
+    atomic_file::write(&dir.join(MANIFEST), &[manifest.as_bytes()])?;
+    if let Some(signature) = toolchain.signature() {
+        atomic_file::write(&dir.join(SIGNATURE), &[signature.as_bytes()])?;
+    }
+    Ok(toolchain)
 }

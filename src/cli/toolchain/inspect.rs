@@ -7,18 +7,14 @@ use anyhow::{Context, Result};
 use bytesize::ByteSize;
 use serde_json::{Value, json};
 
-#[cfg(feature = "import")]
-use super::draft;
 use crate::cli::compile::engine_for_info;
 use crate::cli::exit::Usage;
 use crate::cli::home::installed_toolchains;
-#[cfg(feature = "import")]
-use crate::cli::install::bundle;
 use crate::cli::signatures::{Keys, Verdict};
 use crate::cli::text::{count, printable};
 use crate::engine::ModuleInfo;
 use crate::toolchain::{Code, MANIFEST, Temporary, signature_in};
-use crate::{Manifest, Module, ProgramEntry, Toolchain};
+use crate::{InstalledToolchains, Manifest, Module, ProgramEntry, Toolchain};
 
 /// A module of a toolchain.
 struct Inspected {
@@ -33,13 +29,18 @@ impl Inspected {
         !self.info.asks_host()
     }
 
-    fn json(&self, path: &str) -> Value {
+    /// The names that it imports, by their modules.
+    fn imports(&self) -> BTreeMap<&str, Vec<&str>> {
         let mut imports: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (module, name) in &self.info.imports {
             imports.entry(module).or_default().push(name);
         }
+        imports
+    }
+
+    fn json(&self, path: &str) -> Value {
         json!({
-            "path": path, "programs": self.programs, "len_bytes": self.len_bytes, "imports": imports,
+            "path": path, "programs": self.programs, "len_bytes": self.len_bytes, "imports": self.imports(),
             "unknown_imports": self.info.unknown_imports, "proposals": self.info.proposals,
             "is_command": self.info.is_command, "hermetic": self.is_hermetic(),
         })
@@ -48,20 +49,17 @@ impl Inspected {
     fn say(&self, path: &str) {
         let size = ByteSize(self.len_bytes).display().iec();
         say!("module {}  {size}", printable(path));
-        let mut imports: BTreeMap<&str, usize> = BTreeMap::new();
-        for (module, _) in &self.info.imports {
-            *imports.entry(module).or_default() += 1;
-        }
+        let imports = self.imports();
         let imports: Vec<String> = imports
             .iter()
-            .map(|(module, functions)| format!("{functions} of {}", printable(module)))
+            .map(|(module, names)| format!("{} of {}", names.len(), printable(module)))
             .collect();
         say!(
             "  imports {}",
             if imports.is_empty() { "nothing".to_owned() } else { imports.join(", ") }
         );
-        let proposals: Vec<&str> = self.info.proposals.iter().copied().collect();
-        if !proposals.is_empty() {
+        if !self.info.proposals.is_empty() {
+            let proposals: Vec<&str> = self.info.proposals.iter().map(String::as_str).collect();
             say!("  proposals {}", proposals.join(", "));
         }
         if !self.info.unknown_imports.is_empty() {
@@ -139,25 +137,34 @@ fn open(named: &str) -> Result<Opened> {
         return Ok(Opened { toolchain, signature, _folder: None });
     }
     let cannot = || format!("cannot inspect {}", printable(named));
-    #[cfg(feature = "import")]
-    if path.is_file() {
-        let folder = store.temporary()?;
-        let bundle = bundle::open(path, folder.path()).with_context(cannot)?;
-        let text = bundle.manifest().to_text();
-        let signature = Verdict::of(&keys, text.as_bytes(), bundle.signature());
-        draft::write(bundle.manifest(), folder.path())?;
-        let toolchain = Toolchain::open(folder.path())?.with_context(cannot)?;
-        return Ok(Opened { toolchain, signature, _folder: Some(folder) });
-    }
-    let toolchain = Toolchain::open(path)?.ok_or_else(|| {
+    let folder = unpacked(path, &store).with_context(cannot)?;
+    let dir = folder.as_ref().map_or(path, Temporary::path);
+    let toolchain = Toolchain::open(dir)?.ok_or_else(|| {
         Usage(format!(
             "{} is neither an installed toolchain, a bundle, nor a folder with a {MANIFEST}",
             printable(named)
         ))
     })?;
-    let (text, signed) = (toolchain.manifest().to_text(), signature_in(path).with_context(cannot)?);
+    let (text, signed) = (toolchain.manifest().to_text(), signature_in(dir).with_context(cannot)?);
     let signature = Verdict::of(&keys, text.as_bytes(), signed.as_deref());
-    Ok(Opened { toolchain, signature, _folder: None })
+    Ok(Opened { toolchain, signature, _folder: folder })
+}
+
+/// A folder with the files of the bundle `path`; `None` if that is no file.
+#[cfg(feature = "import")]
+fn unpacked(path: &Path, store: &InstalledToolchains) -> Result<Option<Temporary>> {
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let folder = store.temporary()?;
+    super::bundles::unpack_into(path, folder.path())?;
+    Ok(Some(folder))
+}
+
+#[cfg(not(feature = "import"))]
+#[expect(clippy::unnecessary_wraps, reason = "as with bundles")]
+fn unpacked(_: &Path, _: &InstalledToolchains) -> Result<Option<Temporary>> {
+    Ok(None)
 }
 
 /// The modules of `toolchain`, by their paths.

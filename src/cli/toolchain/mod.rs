@@ -6,6 +6,8 @@ mod check;
 mod draft;
 mod inspect;
 #[cfg(feature = "import")]
+mod new_folder;
+#[cfg(feature = "import")]
 mod package;
 
 use std::path::Path;

@@ -1,14 +1,13 @@
 //! `belljar toolchain init --from`: the first manifest of a package that somebody published.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
-use super::draft;
-use crate::base::atomic_file::TEMPORARY_PREFIX;
+use super::{draft, new_folder};
 use crate::base::disk;
 use crate::cli::exit::Usage;
 use crate::cli::install::archive;
@@ -30,9 +29,7 @@ const ABOUT: &[&str] =
 /// Unpacks the package `file` into the new folder `dir`, and writes a manifest for it.
 pub fn init(file: &Path, dir: Option<&Path>, name: Option<&str>) -> Result<u8> {
     let client = client_of(file)?;
-    let beside = dir.map_or(Path::new("."), disk::folder_of);
-    let made = tempfile::Builder::new().prefix(TEMPORARY_PREFIX).tempdir_in(beside);
-    let folder = made.with_context(|| format!("cannot create a folder in {}", beside.display()))?;
+    let folder = new_folder::beside(dir.unwrap_or(Path::new("new")))?;
     let others = archive::unpack_all(file, client, folder.path())
         .with_context(|| format!("cannot unpack {}", file.display()))?;
     let about = About::read(folder.path(), client)?;
@@ -42,15 +39,12 @@ pub fn init(file: &Path, dir: Option<&Path>, name: Option<&str>) -> Result<u8> {
         (None, _) => draft::plain(about.name.rsplit('/').next().unwrap_or_default()),
     };
     let dir = dir.map_or_else(|| PathBuf::from(&name), Path::to_owned);
-    if disk::symlink_metadata(&dir).is_ok() {
-        return Err(Usage(format!("{} exists; name a new folder", dir.display())).into());
-    }
+    new_folder::expect_none(&dir)?;
     for other in &others {
         note!("belljar: note: left out {}: it is not a regular file", printable(other));
     }
     let programs = draft::programs(folder.path(), file)?;
-    let modules = programs.values().filter_map(|program| program.module.clone()).collect();
-    let mut data = Data { modules, trees: BTreeMap::new(), left_out: BTreeMap::new() };
+    let mut data = Data::default();
     data.examine(folder.path(), "")?;
     let manifest = Manifest {
         version: if about.version.is_empty() { "0".to_owned() } else { about.version },
@@ -101,52 +95,40 @@ fn client_of(file: &Path) -> Result<Client> {
     }
 }
 
-/// What a package says about itself.
-#[derive(Default)]
+/// What a package says about itself. The names are those of `package.json`, too.
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct About {
     name: String,
     version: String,
     description: Option<String>,
+    #[serde(deserialize_with = "text_or_nothing")]
     license: Option<String>,
     homepage: Option<String>,
 }
 
-/// The `package.json` of a package of npm.
-#[derive(Deserialize)]
-struct PackageJson {
-    #[serde(default)]
-    name: String,
-    #[serde(default)]
-    version: String,
-    description: Option<String>,
-    /// A text; in old packages something else.
-    license: Option<serde_json::Value>,
-    homepage: Option<String>,
+/// In old packages of npm, the license is no text.
+fn text_or_nothing<'de, D: Deserializer<'de>>(license: D) -> Result<Option<String>, D::Error> {
+    let license = serde_json::Value::deserialize(license)?;
+    Ok(license.as_str().map(str::to_owned))
 }
 
 impl About {
     fn read(dir: &Path, client: Client) -> Result<Self> {
-        match client {
+        let about = match client {
             Client::Pip => {
-                for path in disk::list(dir)? {
-                    if path.extension().is_some_and(|extension| extension == "dist-info") {
-                        return Ok(text(&path.join("METADATA"))?
-                            .map(|it| Self::of_wheel(&it))
-                            .unwrap_or_default());
-                    }
-                }
-                Ok(Self::default())
+                let is_about =
+                    |path: &&PathBuf| path.extension().is_some_and(|it| it == "dist-info");
+                let listed = disk::list(dir)?;
+                let Some(info) = listed.iter().find(is_about) else { return Ok(Self::default()) };
+                text(&info.join("METADATA"))?.map(|text| Self::of_wheel(&text))
             }
             Client::Npm => {
-                let Some(text) = text(&dir.join("package").join("package.json"))? else {
-                    return Ok(Self::default());
-                };
-                let Ok(about) = serde_json::from_str(&text) else { return Ok(Self::default()) };
-                let PackageJson { name, version, description, license, homepage } = about;
-                let license = license.and_then(|license| Some(license.as_str()?.to_owned()));
-                Ok(Self { name, version, description, license, homepage })
+                let text = text(&dir.join("package").join("package.json"))?;
+                text.and_then(|text| serde_json::from_str(&text).ok())
             }
-        }
+        };
+        Ok(about.unwrap_or_default())
     }
 
     /// Source: "Core metadata specifications" of Python; the fields come before the first empty line.
@@ -177,8 +159,8 @@ fn text(path: &Path) -> Result<Option<String>> {
 }
 
 /// The folders of a package that programs may need.
+#[derive(Default)]
 struct Data {
-    modules: BTreeSet<String>,
     /// By the paths that programs see.
     trees: BTreeMap<String, String>,
     /// Folders, and how many of their files are in no tree and may be data.
@@ -199,7 +181,7 @@ impl Data {
                 }
             } else if is_glue(name) {
                 scripts += 1;
-            } else if !self.modules.contains(&below) && !is_about(name) && !is_module(name) {
+            } else if !is_about(name) && !is_module(name) {
                 data += 1;
             }
         }

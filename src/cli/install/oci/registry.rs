@@ -141,7 +141,7 @@ impl Registry {
             }
             Reason::Unknown => return Usage(self.what_there_is(what)).into(),
             Reason::NoConnection if is_loopback(&registry) && !self.is_plain_http => format!(
-                "cannot {what} {name}: {registry} does not speak HTTPS; if it speaks HTTP, add --plain-http"
+                "cannot {what} {name}: {registry} cannot be reached over HTTPS; if it speaks HTTP, add --plain-http"
             ),
             Reason::NoConnection => format!(
                 "cannot {what} {name}: {registry} cannot be reached; check its name, and the network"

@@ -1,0 +1,31 @@
+//! Folders that appear when they are complete.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use tempfile::TempDir;
+
+use crate::base::atomic_file::TEMPORARY_PREFIX;
+use crate::base::disk;
+use crate::cli::exit::Usage;
+
+/// A temporary folder beside `dir`, to be renamed to it.
+///
+/// # Errors
+/// It cannot be created.
+pub fn beside(dir: &Path) -> Result<TempDir> {
+    let beside = disk::folder_of(dir);
+    let made = tempfile::Builder::new().prefix(TEMPORARY_PREFIX).tempdir_in(beside);
+    made.with_context(|| format!("cannot create a folder in {}", beside.display()))
+}
+
+/// Checks that nothing is at `dir`.
+///
+/// # Errors
+/// [`Usage`] if something is.
+pub fn expect_none(dir: &Path) -> Result<(), Usage> {
+    if disk::symlink_metadata(dir).is_err() {
+        return Ok(());
+    }
+    Err(Usage(format!("{} exists; name a new folder", dir.display())))
+}
