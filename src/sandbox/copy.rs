@@ -338,8 +338,14 @@ fn copy_file(
     to: &str,
 ) -> Result<(), CopyError> {
     let new = OpenFlags { create: true, exclusive: true, write: true, ..OpenFlags::default() };
+    let is_executable = source.vfs.is_executable_at(source.vfs.host_base(), from, Follow::No);
+    let is_executable = is_executable.map_err(source.failed("examine", from))?;
     let write = target.vfs.open(target.vfs.host_base(), to, new, target.now_ns);
     let write = write.map_err(target.failed("create", to))?;
+    if is_executable {
+        let set = target.vfs.set_executable(write, true, target.now_ns);
+        set.map_err(target.failed("make executable", to))?;
+    }
     let read = source.vfs.open(source.vfs.host_base(), from, OpenFlags::default(), 0);
     let copied = read.map_err(source.failed("open", from)).and_then(|read| {
         let mut piece = vec![0; PIECE_BYTES];

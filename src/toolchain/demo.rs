@@ -13,13 +13,13 @@ const DEMO: [(&str, &[u8]); 4] = demo!["jsonfmt", "replace", "sha256sum", "wc"];
 const BOX: &[u8] = include_bytes!("../../toolchains/box/box.wasm");
 
 /// The names of the programs in [`BOX`].
-const BOX_NAMES: [&str; 59] = [
+const BOX_NAMES: [&str; 62] = [
     "awk", "base64", "basename", "box", "cat", "chmod", "cksum", "cmp", "comm", "cp", "cut",
-    "date", "diff", "dirname", "echo", "env", "expr", "false", "find", "fold", "grep", "gunzip",
-    "gzip", "head", "install", "join", "ln", "ls", "md5sum", "mkdir", "mktemp", "mv", "nl", "od",
-    "paste", "patch", "printf", "readlink", "realpath", "rm", "rmdir", "sed", "seq", "sleep",
-    "sort", "split", "stat", "tac", "tail", "tar", "tee", "touch", "tr", "true", "uniq", "which",
-    "xargs", "yes", "zcat",
+    "date", "diff", "dirname", "echo", "egrep", "env", "expr", "false", "fgrep", "find", "fold",
+    "grep", "gunzip", "gzip", "head", "install", "join", "ln", "ls", "md5sum", "mkdir", "mktemp",
+    "mv", "nl", "od", "paste", "patch", "printf", "readlink", "realpath", "rm", "rmdir", "sed",
+    "seq", "sleep", "sort", "split", "stat", "tac", "tail", "tar", "tee", "touch", "tr", "true",
+    "uname", "uniq", "which", "xargs", "yes", "zcat",
 ];
 
 /// Returns the static name and the module of the built-in program `name`.

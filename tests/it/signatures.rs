@@ -201,7 +201,7 @@ fn trust_on_install_refuses_what_its_key_did_not_sign() {
     assert!(wrong.contains(&format!("its signature by key {a} is wrong")), "{wrong}");
     for (key, message) in [
         ("RWQ", "is no such file, and it is not a public key"),
-        ("../a.key", "it is not a public key of minisign"),
+        ("../a.key", "../a.key is not a public key; the one beside it is ../a.key.pub"),
         ("../tools/cat.wasm", "it is not a public key of minisign"),
     ] {
         let refused = install(key, "signed.belljar");

@@ -19,10 +19,10 @@
 // A tool is called with its own name as argv[0] and answers its exit code.
 #define TOOLS(X) \
     X(awk) X(base64) X(basename) X(cat) X(chmod) X(cksum) X(cmp) X(comm) X(cp) X(cut) X(date) X(diff) X(dirname) \
-    X(echo) X(env) X(expr) X(false) X(find) X(fold) X(grep) X(gunzip) X(gzip) X(head) X(install) X(join) X(ln) X(ls) \
-    X(md5sum) X(mkdir) X(mktemp) X(mv) X(nl) X(od) X(paste) X(patch) X(printf) X(readlink) X(realpath) X(rm) \
-    X(rmdir) X(sed) X(seq) X(sleep) X(sort) X(split) X(stat) X(tac) X(tail) X(tar) X(tee) X(touch) X(tr) X(true) \
-    X(uniq) X(wc) X(which) X(xargs) X(yes) X(zcat)
+    X(echo) X(egrep) X(env) X(expr) X(false) X(fgrep) X(find) X(fold) X(grep) X(gunzip) X(gzip) X(head) X(install) \
+    X(join) X(ln) X(ls) X(md5sum) X(mkdir) X(mktemp) X(mv) X(nl) X(od) X(paste) X(patch) X(printf) X(readlink) \
+    X(realpath) X(rm) X(rmdir) X(sed) X(seq) X(sleep) X(sort) X(split) X(stat) X(tac) X(tail) X(tar) X(tee) X(touch) \
+    X(tr) X(true) X(uname) X(uniq) X(wc) X(which) X(xargs) X(yes) X(zcat)
 #define DECLARE(name) int tool_##name(int argc, char **argv);
 TOOLS(DECLARE)
 #undef DECLARE

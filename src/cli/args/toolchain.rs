@@ -170,8 +170,17 @@ pub enum ToolchainAction {
         #[arg(long)]
         json: bool,
     },
-    /// List installed toolchains for which belljar has a recipe of another version
+    /// List toolchains of which there is another version: those of the project, or else the installed ones
+    ///
+    /// In a project with [toolchains], belljar.lock is compared with what the sources have now: recipes, bundles, and
+    /// registries, whose tags are searched for a newer version. Elsewhere, installed toolchains are compared with the
+    /// recipes of their names.
     Outdated {
+        /// Talk HTTP, not HTTPS, to registries on this machine
+        #[cfg(feature = "oci")]
+        #[arg(long)]
+        plain_http: bool,
+
         /// Print JSON
         #[arg(long)]
         json: bool,

@@ -202,6 +202,14 @@ fn entries(file: &mut File, start: u64) -> Result<usize> {
     Ok(count)
 }
 
+/// The manifest in the bundle `file`; nothing else is checked.
+///
+/// # Errors
+/// The bundle is damaged; the manifest is wrong.
+pub fn manifest_of(file: &Path) -> Result<Manifest> {
+    manifest(&mut ZipArchive::new(disk::open(file)?).context("it is not a bundle")?)
+}
+
 /// The content of the entry `name` of the bundle `file`, which has at most `bytes_max`; `None` if there is no such entry.
 ///
 /// # Errors

@@ -101,13 +101,14 @@ pub fn make(
             )));
         }
         let mut modules = BTreeMap::new();
-        for (name, path) in toolchain.modules() {
-            let module = Module::read(&path)?.named(name);
+        for (_, path) in toolchain.modules() {
+            let name = super::file_name(&path);
+            let module = Module::read(&path)?.named(&name);
             if modules.contains_key(&module.digest()) {
                 continue;
             }
             let shown =
-                Progress::start(format!("compiling {} for {platform}", printable(name)), quiet);
+                Progress::start(format!("compiling {} for {platform}", printable(&name)), quiet);
             let progress = CompileProgress::default();
             let code = shown.follow(&progress, || platform.compile(&module, &progress))?;
             drop(shown);

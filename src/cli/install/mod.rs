@@ -10,6 +10,7 @@ pub mod compiled;
 pub mod import;
 #[cfg(feature = "oci")]
 pub mod oci;
+pub mod outdated;
 pub mod project;
 #[cfg_attr(
     not(feature = "import"),
@@ -19,6 +20,7 @@ pub mod recipes;
 pub mod signed;
 pub mod stored;
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -251,8 +253,13 @@ fn from_bundle(file: &Path, store: &InstalledToolchains, quiet: bool) -> Result<
 
 #[cfg(not(feature = "import"))]
 fn from_bundle(_: &Path, _: &InstalledToolchains, _: bool) -> Result<Unpacked> {
-    Err(Usage("this belljar was built without the feature `import`, which bundles need".to_owned())
-        .into())
+    Err(no_bundles())
+}
+
+#[cfg(not(feature = "import"))]
+fn no_bundles() -> anyhow::Error {
+    Usage("this belljar was built without the feature `import`, which bundles need".to_owned())
+        .into()
 }
 
 #[cfg(not(feature = "import"))]
@@ -271,18 +278,24 @@ fn compile(toolchain: &ToolchainFolder, args: &InstallArgs) -> Result<usize> {
     };
     let engine = engine(args)?;
     let mut count = 0;
-    for (name, path) in toolchain.modules() {
-        let module = Module::read(&path)?.named(name);
+    for (_, path) in toolchain.modules() {
+        let name = file_name(&path);
+        let module = Module::read(&path)?.named(&name);
         if Program::from_cache(&engine, &module, UnknownImports::Trap)?.is_some() {
             continue;
         }
         let size = ByteSize(module.size()).display().iec();
-        let shown = Progress::start(format!("compiling {} ({size})", printable(name)), args.quiet);
+        let shown = Progress::start(format!("compiling {} ({size})", printable(&name)), args.quiet);
         compiler.compile_into_cache(&module, &shown)?;
         drop(shown);
         count += 1;
     }
     Ok(count)
+}
+
+/// What a module is called in messages: it may be several programs.
+fn file_name(module: &Path) -> Cow<'_, str> {
+    module.file_name().unwrap_or_default().to_string_lossy()
 }
 
 /// An engine with the cache in which installed programs are looked for.

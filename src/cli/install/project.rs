@@ -194,7 +194,10 @@ impl Installing<'_> {
 }
 
 /// Checks that the project is trusted if `source` names something in a registry.
-fn expect_trusted_registry(project: &Project, source: &str) -> Result<()> {
+///
+/// # Errors
+/// [`Usage`].
+pub fn expect_trusted_registry(project: &Project, source: &str) -> Result<()> {
     if !is_remote(project, source) || project.is_granted(&project.grant_of_source(source))? {
         return Ok(());
     }
@@ -211,12 +214,13 @@ pub fn is_beyond(project: &Project, source: &str) -> bool {
     is_remote(project, source) || project.path_within(Path::new(source)).is_none()
 }
 
+/// Whether `source` is a reference to a registry.
 #[cfg(feature = "oci")]
-fn is_remote(project: &Project, source: &str) -> bool {
+pub fn is_remote(project: &Project, source: &str) -> bool {
     super::oci::is_reference(source) && !project.dir.join(source).exists()
 }
 
 #[cfg(not(feature = "oci"))]
-fn is_remote(_: &Project, _: &str) -> bool {
+pub fn is_remote(_: &Project, _: &str) -> bool {
     false
 }

@@ -1,10 +1,8 @@
-//! `belljar toolchain verify` and `outdated`: what can be said of installed toolchains.
+//! `belljar toolchain verify`: whether installed toolchains are whole.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde_json::json;
 
-use super::recipes;
-use crate::Toolchain;
 use crate::cli::exit::DIFFERENT;
 use crate::cli::home::installed_toolchains;
 use crate::cli::signatures::{Keys, Verdict};
@@ -62,29 +60,4 @@ pub fn verify(names: &[String], json: bool) -> Result<u8> {
         say!("{}", json!(lines));
     }
     Ok(if is_damaged { DIFFERENT } else { 0 })
-}
-
-/// Lists installed toolchains for which there is a recipe of another version.
-pub fn outdated(json: bool) -> Result<u8> {
-    let store = installed_toolchains()?;
-    let mut lines = Vec::new();
-    for name in store.names()? {
-        let installed = Toolchain::installed(&store, &name)?;
-        let Some(recipe) = recipes::find(&name) else { continue };
-        let newest = recipe.with_context(|| format!("the recipe {name}"))?.manifest.version;
-        let version = &installed.manifest().version;
-        if *version == newest {
-            continue;
-        }
-        if json {
-            lines.push(json!({ "name": name, "version": version, "recipe": newest }));
-        } else {
-            let version = printable(version);
-            say!("{name} {version}: the recipe has {newest}; `belljar install {name}` replaces it");
-        }
-    }
-    if json {
-        say!("{}", json!(lines));
-    }
-    Ok(0)
 }

@@ -101,7 +101,17 @@ pub fn key_of(text: &str) -> Result<PublicKey, Usage> {
     if disk::metadata(path).is_err() {
         return Err(Usage(format!("{shown} is no such file, and {}", SignatureError::NoKey)));
     }
-    read(path).map_err(|error| Usage(format!("{shown}: {error:#}")))
+    read(path).map_err(|error| {
+        // Of a pair of keys, the secret one is easily named.
+        let public = format!("{text}.{EXTENSION}");
+        match read(Path::new(&public)) {
+            Ok(_) => Usage(format!(
+                "{shown} is not a public key; the one beside it is {}",
+                printable(&public)
+            )),
+            Err(_) => Usage(format!("{shown}: {error:#}")),
+        }
+    })
 }
 
 /// The key in the file `path`.

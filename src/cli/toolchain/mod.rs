@@ -22,7 +22,7 @@ use super::home::installed_toolchains;
 use super::install;
 #[cfg(feature = "oci")]
 use super::install::oci::{self, Registry};
-use super::install::{recipes, stored};
+use super::install::{outdated, recipes, stored};
 #[cfg(feature = "import")]
 use super::signatures::secret;
 use super::signatures::{Keys, Verdict};
@@ -51,7 +51,10 @@ pub fn run(args: &ToolchainArgs) -> Result<u8> {
             bundles::pack(source.toolchain, key, output.as_deref(), *quiet)
         }
         ToolchainAction::Verify { names, json } => stored::verify(names, *json),
-        ToolchainAction::Outdated { json } => stored::outdated(*json),
+        #[cfg(feature = "oci")]
+        ToolchainAction::Outdated { plain_http, json } => outdated::outdated(*plain_http, *json),
+        #[cfg(not(feature = "oci"))]
+        ToolchainAction::Outdated { json } => outdated::outdated(false, *json),
         #[cfg(feature = "oci")]
         ToolchainAction::Push { source, reference, plain_http, json, quiet } => {
             bundles::push(source, &Registry::of(reference, *plain_http)?, *json, *quiet)

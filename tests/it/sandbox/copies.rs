@@ -125,6 +125,34 @@ fn no_link_is_followed_on_either_side() {
     untouched();
 }
 
+/// Regression: copies of programs and scripts could not be executed.
+#[cfg(unix)]
+#[test]
+fn copy_of_an_executable_file_is_executable() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let host = tempfile::tempdir().unwrap();
+    let file = |name: &str| host.path().join(name);
+    let mode = |name: &str| fs::metadata(file(name)).unwrap().permissions().mode() & 0o111;
+    for (name, mode) in [("script", 0o755), ("text", 0o644)] {
+        fs::write(file(name), "").unwrap();
+        fs::set_permissions(file(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let mut sandbox = new();
+    for name in ["script", "text"] {
+        sandbox.copy_in(&file(name), "/tmp").unwrap();
+    }
+    sh(
+        &mut sandbox,
+        "cd /tmp && test -x script && ! test -x text && cp text made && chmod +x made",
+    );
+    for name in ["script", "text", "made"] {
+        sandbox.copy_out(&format!("/tmp/{name}"), &file(&format!("{name}.out"))).unwrap();
+    }
+    assert_eq!((mode("text.out"), mode("script.out") & 0o100), (0, 0o100));
+    assert_eq!(mode("made.out") & 0o100, 0o100);
+}
+
 #[cfg(unix)]
 #[test]
 fn copy_omits_and_lists_special_files() {

@@ -49,6 +49,7 @@ fn configure_of_autoconf_finds_its_tools_and_makes_its_files() {
         assert!(header.contains(line), "{line}\n{header}");
     }
     assert!(read("stamp.txt").contains("stamp of sample"));
+    assert!(read("config.log").contains("uname -m = wasm32"));
     assert!(dir.join("linked.txt").is_symlink());
     let mode = std::fs::metadata(dir.join("run.sh")).unwrap().permissions().mode();
     assert_eq!(mode & 0o111, 0o111, "{mode:o}");

@@ -2,6 +2,7 @@
 #include "../regex/regex.h"
 
 #include <ctype.h>
+#include <fnmatch.h>
 
 // Bytes of a file that is searched as a whole first.
 enum { WHOLE_BYTES_MAX = 4 << 20 };
@@ -11,8 +12,11 @@ static struct texts literals; // of each pattern, where `has_literals`
 static bool has_literals;
 static struct regex **compiled;
 static bool extended, fixed, ignore_case, invert, numbers, count_only, names_only, names_without, quiet, matches_only;
-static bool recursive, whole_words, whole_lines, no_messages, as_text;
+static bool recursive, whole_words, whole_lines, no_messages, as_text, ends_names;
 static int show_names = -1; // unless said otherwise: with several files
+// How many lines around each that is selected are printed, too.
+static uint64_t before, after;
+static bool has_context, has_printed;
 static uint64_t most = UINT64_MAX;
 static bool any_selected, any_error;
 
@@ -177,9 +181,65 @@ static bool find(const char *line, size_t len, size_t from, struct match *match)
     return any;
 }
 
-static void print_prefix(const char *name, uint64_t number) {
-    if (show_names) printf("%s:", name);
-    if (numbers) printf("%llu:", (unsigned long long)number);
+static void print_name(const char *name, char end) {
+    fputs(name, stdout);
+    putchar(ends_names ? '\0' : end);
+}
+
+// `mark` is ':', and '-' in front of a line that is not selected.
+static void print_prefix(const char *name, uint64_t number, char mark) {
+    if (show_names) print_name(name, mark);
+    if (numbers) printf("%llu%c", (unsigned long long)number, mark);
+}
+
+static void print_line(const char *name, uint64_t number, char mark, const char *line, size_t len) {
+    print_prefix(name, number, mark);
+    fwrite(line, 1, len, stdout);
+    putchar('\n');
+}
+
+// The lines before the one that may be selected next, as many as would be printed with it.
+struct context {
+    struct bytes *kept; // a ring
+    size_t room, count, next;
+    uint64_t printed; // the number of the line that was printed last
+    uint64_t left;    // lines to print after one that was selected
+};
+
+static void keep(struct context *context, const char *line, size_t len) {
+    if (context->count == context->room && context->room < before) {
+        // It is full and has not come round yet, so that the oldest line is the first.
+        size_t room = before - context->room > context->room ? 2 * context->room + 16 : before;
+        context->kept = grow(context->kept, room * sizeof *context->kept);
+        memset(context->kept + context->room, 0, (room - context->room) * sizeof *context->kept);
+        context->next = context->room;
+        context->room = room;
+    }
+    struct bytes *place = &context->kept[context->next];
+    place->len = 0;
+    append(place, line, len);
+    context->next = (context->next + 1) % context->room;
+    if (context->count < before) context->count++;
+}
+
+// Prints what comes in front of the line `number`, which is selected.
+static void print_before(struct context *context, const char *name, uint64_t number) {
+    if (!has_context) return;
+    uint64_t first = number - context->count;
+    if (has_printed && (!context->printed || context->printed + 1 != first)) puts("--");
+    for (size_t i = 0; i < context->count; i++) {
+        struct bytes *line = &context->kept[(context->next + context->room - context->count + i) % context->room];
+        if (!matches_only) print_line(name, first + i, '-', line->at, line->len);
+    }
+    context->count = context->next = 0;
+    context->printed = number;
+    context->left = after;
+    has_printed = true;
+}
+
+static void free_context(struct context *context) {
+    for (size_t i = 0; i < context->room; i++) free(context->kept[i].at);
+    free(context->kept);
 }
 
 // A file's lines, each with a NUL in place of its end.
@@ -236,6 +296,14 @@ static void close_lines(struct lines *lines) {
     else fclose(lines->file);
 }
 
+static void print_matches(const char *name, uint64_t number, const char *line, size_t len) {
+    struct match match;
+    for (size_t from = 0; !invert && from <= len && find(line, len, from, &match);) {
+        if (match.to > match.from) print_line(name, number, ':', line + match.from, match.to - match.from);
+        from = match.to > match.from ? match.to : match.to + 1;
+    }
+}
+
 static void search(const char *path, unsigned char type) {
     struct stat stat_;
     bool is_stdin = type == DT_UNKNOWN && strcmp(path, "-") == 0;
@@ -252,8 +320,8 @@ static void search(const char *path, unsigned char type) {
     }
     const char *name = is_stdin ? "(standard input)" : path;
     off_t next;
-    bool prints = !quiet && !count_only && !names_only && !names_without && most > 1;
-    if (prints && is_output(file, &next) && (!is_stdin || lseek(0, 0, SEEK_CUR) < next)) {
+    bool prints = !quiet && !count_only && !names_only && !names_without;
+    if (prints && most > 1 && is_output(file, &next) && (!is_stdin || lseek(0, 0, SEEK_CUR) < next)) {
         // It would find what it writes.
         any_error = true;
         if (!no_messages) warn("%s: input file is also the output", name);
@@ -265,48 +333,77 @@ static void search(const char *path, unsigned char type) {
     uint64_t number = 0, selected = 0;
     bool binary = false, told = false;
     bool is_hopeless = lines.is_whole && !invert && !may_match(lines.text.at, lines.text.len);
+    struct context context = {0};
     char *line;
-    for (size_t len; !is_hopeless && selected < most && (line = next_line(&lines, &len));) {
+    for (size_t len; !is_hopeless && (selected < most || context.left) && (line = next_line(&lines, &len));) {
         number++;
         binary |= !as_text && memchr(line, '\0', len) != NULL;
         struct match match;
-        if ((may_match(line, len) && find(line, len, 0, &match)) == invert) continue;
+        // What follows the last line that is to be printed is context, whether it matches or not.
+        if (selected == most || (may_match(line, len) && find(line, len, 0, &match)) == invert) {
+            if (!prints || binary) continue;
+            if (!context.left) {
+                if (before) keep(&context, line, len);
+                continue;
+            }
+            if (!matches_only) print_line(name, number, '-', line, len);
+            context.printed = number;
+            context.left--;
+            continue;
+        }
         selected++;
         if (quiet) exit(0);
         if (names_only || names_without) break;
         if (count_only) continue;
         if (binary) {
             told = true;
+            has_printed |= has_context;
             break;
         }
-        if (!matches_only) {
-            print_prefix(name, number);
-            fwrite(line, 1, len, stdout);
-            putchar('\n');
-            continue;
-        }
-        for (size_t from = 0; !invert && find(line, len, from, &match);) {
-            if (match.to > match.from) {
-                print_prefix(name, number);
-                fwrite(line + match.from, 1, match.to - match.from, stdout);
-                putchar('\n');
-            }
-            from = match.to > match.from ? match.to : match.to + 1;
-            if (from > len) break;
-        }
+        print_before(&context, name, number);
+        if (matches_only) print_matches(name, number, line, len);
+        else print_line(name, number, ':', line, len);
     }
+    free_context(&context);
     if (ferror(file)) {
         any_error = true;
         if (!no_messages) warn_path(path);
     }
     if (told) warn("%s: binary file matches", name);
     if (count_only && !names_only && !names_without) {
-        if (show_names) printf("%s:", name);
+        if (show_names) print_name(name, ':');
         printf("%llu\n", (unsigned long long)selected);
     }
-    if ((names_only && selected) || (names_without && !selected)) puts(name);
+    if ((names_only && selected) || (names_without && !selected)) print_name(name, '\n');
     any_selected |= selected > 0;
     close_lines(&lines);
+}
+
+// Which files and directories are searched, by their names.
+struct rule {
+    const char *glob;
+    bool includes;
+};
+static struct rules {
+    struct rule *at;
+    size_t count;
+} file_rules, dir_rules;
+
+static void add_rule(struct rules *rules, const char *glob, bool includes) {
+    rules->at = grow(rules->at, (rules->count + 1) * sizeof *rules->at);
+    rules->at[rules->count++] = (struct rule){glob, includes};
+}
+
+// The last rule that is about the name decides; without one, the first rule does, which excludes the rest if it includes.
+// A name on the command line can be a path: a rule is about it and about each end of it.
+static bool is_left_out(const struct rules *rules, const char *path) {
+    for (size_t i = rules->count; i-- > 0;) {
+        for (const char *name = path; name; name = strchr(name, '/')) {
+            name += *name == '/';
+            if (fnmatch(rules->at[i].glob, name, 0) == 0) return !rules->at[i].includes;
+        }
+    }
+    return rules->count && rules->at[0].includes;
 }
 
 static void search_listed(const char *dir, const struct texts *names);
@@ -334,19 +431,62 @@ static void search_listed(const char *dir, const struct texts *names) {
         char *inner = dir ? join(dir, names->at[i]) : names->at[i];
         struct stat stat_;
         bool is_link = type == DT_LNK || (type == DT_UNKNOWN && lstat(inner, &stat_) == 0 && S_ISLNK(stat_.st_mode));
-        if (!is_link) search_tree(inner, type);
+        bool is_tree = type == DT_DIR || (type == DT_UNKNOWN && !is_link && is_dir(inner));
+        if (!is_link && !is_left_out(is_tree ? &dir_rules : &file_rules, names->at[i])) search_tree(inner, type);
         if (dir) free(inner);
     }
 }
 
-int tool_grep(int argc, char **argv) {
-    trouble = 2;
-    bool has_pattern = false;
-    for (int option; (option = getopt_long(argc, argv, "EFGivnclLqorRwxse:f:hHm:ay", (struct option[]){{0}}, NULL)) != -1;) {
+enum { INCLUDE = 256, EXCLUDE, EXCLUDE_DIR, COLOR };
+
+static const struct option long_options[] = {
+    {"after-context", required_argument, NULL, 'A'}, {"basic-regexp", no_argument, NULL, 'G'},
+    {"before-context", required_argument, NULL, 'B'}, {"color", optional_argument, NULL, COLOR},
+    {"colour", optional_argument, NULL, COLOR}, {"context", required_argument, NULL, 'C'},
+    {"count", no_argument, NULL, 'c'}, {"dereference-recursive", no_argument, NULL, 'R'},
+    {"exclude", required_argument, NULL, EXCLUDE}, {"exclude-dir", required_argument, NULL, EXCLUDE_DIR},
+    {"extended-regexp", no_argument, NULL, 'E'}, {"file", required_argument, NULL, 'f'},
+    {"files-with-matches", no_argument, NULL, 'l'}, {"files-without-match", no_argument, NULL, 'L'},
+    {"fixed-strings", no_argument, NULL, 'F'}, {"ignore-case", no_argument, NULL, 'i'},
+    {"include", required_argument, NULL, INCLUDE}, {"invert-match", no_argument, NULL, 'v'},
+    {"line-number", no_argument, NULL, 'n'}, {"line-regexp", no_argument, NULL, 'x'},
+    {"max-count", required_argument, NULL, 'm'}, {"no-filename", no_argument, NULL, 'h'},
+    {"no-messages", no_argument, NULL, 's'}, {"null", no_argument, NULL, 'Z'},
+    {"only-matching", no_argument, NULL, 'o'}, {"perl-regexp", no_argument, NULL, 'P'},
+    {"quiet", no_argument, NULL, 'q'}, {"recursive", no_argument, NULL, 'r'},
+    {"regexp", required_argument, NULL, 'e'}, {"silent", no_argument, NULL, 'q'},
+    {"text", no_argument, NULL, 'a'}, {"with-filename", no_argument, NULL, 'H'},
+    {"word-regexp", no_argument, NULL, 'w'}, {0},
+};
+
+static uint64_t context_of(const char *text) {
+    has_context = true;
+    if (!*text || text[strspn(text, "0123456789")]) die("%s: invalid context length argument", text);
+    return parse_count(text, "context length argument");
+}
+
+static bool add_patterns_of(const char *path) {
+    struct bytes text;
+    if (!read_whole(path, &text)) exit(trouble);
+    if (text.len && text.at[text.len - 1] == '\n') text.at[text.len - 1] = '\0';
+    if (text.len) add_patterns(text.at);
+    return true;
+}
+
+static bool parse_options(int argc, char **argv) {
+    static const char letters[] = "0123456789A:B:C:EFGPivnclLqorRwxse:f:hHm:ayZ";
+    bool has_pattern = false, has_before = false, has_after = false;
+    uint64_t around = 0;
+    int digits_in = 0; // the argument that the digit before came from
+    for (int option, from; from = optind, (option = getopt_long(argc, argv, letters, long_options, NULL)) != -1;) {
         switch (option) {
+            case 'A': after = context_of(optarg); has_after = true; break;
+            case 'B': before = context_of(optarg); has_before = true; break;
+            case 'C': around = context_of(optarg); break;
             case 'E': extended = true; fixed = false; break;
             case 'F': fixed = true; break;
             case 'G': extended = fixed = false; break;
+            case 'P': die("there are no Perl regular expressions; write an extended one, with -E");
             case 'i': case 'y': ignore_case = true; break;
             case 'v': invert = true; break;
             case 'n': numbers = true; break;
@@ -362,23 +502,33 @@ int tool_grep(int argc, char **argv) {
             case 'h': show_names = 0; break;
             case 'H': show_names = 1; break;
             case 'a': as_text = true; break;
+            case 'Z': ends_names = true; break;
             case 'm': most = parse_count(optarg, "max count"); break;
+            case INCLUDE: add_rule(&file_rules, optarg, true); break;
+            case EXCLUDE: add_rule(&file_rules, optarg, false); break;
+            case EXCLUDE_DIR: add_rule(&dir_rules, optarg, false); break;
+            case COLOR: break; // never
             case 'e':
                 add_patterns(optarg);
                 has_pattern = true;
                 break;
-            case 'f': {
-                struct bytes text;
-                if (!read_whole(optarg, &text)) exit(trouble);
-                if (text.len && text.at[text.len - 1] == '\n') text.at[text.len - 1] = '\0';
-                if (text.len) add_patterns(text.at);
-                has_pattern = true;
-                break;
-            }
-            default: die_usage();
+            case 'f': has_pattern = add_patterns_of(optarg); break;
+            default:
+                if (!isdigit(option)) die_usage();
+                around = (digits_in == from ? around * 10 : 0) + (option - '0');
+                if (around > UINT32_MAX) around = UINT32_MAX;
+                digits_in = from;
+                has_context = true;
         }
     }
-    if (!has_pattern) {
+    if (!has_before) before = around;
+    if (!has_after) after = around;
+    return has_pattern;
+}
+
+static int run(int argc, char **argv) {
+    trouble = 2;
+    if (!parse_options(argc, argv)) {
         if (optind == argc) die("usage: grep [OPTION...] PATTERN [FILE...]");
         add_patterns(argv[optind++]);
     }
@@ -393,8 +543,24 @@ int tool_grep(int argc, char **argv) {
         search("-", DT_UNKNOWN);
     }
     for (int i = optind; i < argc; i++) {
-        if (recursive) search_tree(argv[i], DT_UNKNOWN);
+        bool is_tree = recursive && is_dir(argv[i]);
+        if (is_left_out(is_tree ? &dir_rules : &file_rules, argv[i])) continue;
+        if (is_tree) search_tree(argv[i], DT_UNKNOWN);
         else search(argv[i], DT_UNKNOWN);
     }
     return any_error && !(quiet && any_selected) ? 2 : !any_selected;
+}
+
+int tool_grep(int argc, char **argv) {
+    return run(argc, argv);
+}
+
+int tool_egrep(int argc, char **argv) {
+    extended = true;
+    return run(argc, argv);
+}
+
+int tool_fgrep(int argc, char **argv) {
+    fixed = true;
+    return run(argc, argv);
 }

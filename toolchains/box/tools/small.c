@@ -1,9 +1,10 @@
-// basename, date, dirname, echo, env, false, printf, seq, sleep, true, xargs, yes: arguments, numbers and programs.
+// basename, date, dirname, echo, env, false, printf, seq, sleep, true, uname, xargs, yes: arguments, numbers and programs.
 #include "../box.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
+#include <sys/utsname.h>
 #include <time.h>
 
 int tool_true(int argc, char **argv) {
@@ -520,4 +521,43 @@ int tool_xargs(int argc, char **argv) {
     if (x.args.count || (!ran && !not_empty && !x.replace && !unmatched)) flush_args(&x);
     if (unmatched) die("unmatched %s quote", unmatched == '"' ? "double" : "single");
     return x.status;
+}
+
+// --- uname -----------------------------------------------------------------------------------------------------------
+
+// What the C library says of the system: wasi, on wasm32.
+int tool_uname(int argc, char **argv) {
+    static const char order[] = "snrvm";
+    static const struct option longs[] = {
+        {"all", no_argument, NULL, 'a'}, {"kernel-name", no_argument, NULL, 's'}, {"nodename", no_argument, NULL, 'n'},
+        {"kernel-release", no_argument, NULL, 'r'}, {"kernel-version", no_argument, NULL, 'v'},
+        {"machine", no_argument, NULL, 'm'}, {"processor", no_argument, NULL, 'p'},
+        {"operating-system", no_argument, NULL, 'o'}, {0},
+    };
+    bool wanted[sizeof order] = {0}, all = false, any = false, system = false, processor = false;
+    for (int option; (option = getopt_long(argc, argv, "asnrvmpio", longs, NULL)) != -1; any = true) {
+        if (option == '?') die_usage();
+        else if (option == 'a') all = true;
+        else if (option == 'o') system = true;
+        else if (option == 'p' || option == 'i') processor = true;
+        else wanted[strchr(order, option) - order] = true;
+    }
+    if (optind < argc) die("extra operand '%s'", argv[optind]);
+    struct utsname names;
+    if (uname(&names)) die("cannot get the name of the system: %s", strerror(errno));
+    const char *texts[] = {names.sysname, names.nodename, names.release, names.version, names.machine};
+    const char *separator = "";
+    for (size_t i = 0; i < strlen(order); i++) {
+        if (!all && any && !wanted[i]) continue;
+        if (!any && order[i] != 's') continue;
+        printf("%s%s", separator, texts[i]);
+        separator = " ";
+    }
+    if (processor) {
+        printf("%sunknown", separator);
+        separator = " ";
+    }
+    if (all || system) printf("%s%s", separator, names.sysname);
+    putchar('\n');
+    return 0;
 }

@@ -151,6 +151,25 @@ pub fn pull(
     Ok((folder, toolchain))
 }
 
+/// The version of the toolchain that `registry` names.
+///
+/// # Errors
+/// The registry does not answer, or does not have it.
+pub fn version(registry: &Registry) -> Result<String> {
+    let (artifact, digest) = registry.manifest()?;
+    let version = annotation(&artifact, "version");
+    Ok(version.cloned().unwrap_or_else(|| version_of_module(registry, &digest).to_owned()))
+}
+
+/// The version of a module that another tool pushed. A digest is longer than a version may be.
+fn version_of_module<'a>(registry: &'a Registry, digest: &'a str) -> &'a str {
+    registry.tag().unwrap_or(digest.get(..19).unwrap_or(digest))
+}
+
+fn annotation<'a>(artifact: &'a OciImageManifest, name: &str) -> Option<&'a String> {
+    artifact.annotations.as_ref()?.get(&format!("org.opencontainers.image.{name}"))
+}
+
 fn of_type<'a>(artifact: &'a OciImageManifest, types: &[&str]) -> Vec<&'a OciDescriptor> {
     let layers = artifact.layers.iter();
     layers.filter(|layer| types.contains(&layer.media_type.as_str())).collect()
@@ -232,18 +251,14 @@ impl Pulling<'_> {
         let file = format!("{name}.wasm");
         self.layer(module, into, &file)?;
         let program = ProgramEntry { module: Some(file), ..ProgramEntry::default() };
-        // A digest is longer than a version may be.
-        let version = self.registry.tag().unwrap_or(digest.get(..19).unwrap_or(digest));
-        let annotation = |name: &str| {
-            artifact.annotations.as_ref()?.get(&format!("org.opencontainers.image.{name}")).cloned()
-        };
+        let version = version_of_module(self.registry, digest);
         let manifest = json!({
             "format": "1.0", "name": self.registry.last_name(), "version": version,
             "programs": { name: program },
         });
         let mut manifest = Manifest::parse(into, manifest.to_string().as_bytes())?;
-        manifest.description = annotation("description");
-        manifest.license = annotation("licenses");
+        manifest.description = annotation(artifact, "description").cloned();
+        manifest.license = annotation(artifact, "licenses").cloned();
         Ok(manifest)
     }
 }

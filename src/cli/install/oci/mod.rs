@@ -3,5 +3,5 @@
 mod artifact;
 mod registry;
 
-pub use artifact::{pull, push};
+pub use artifact::{pull, push, version};
 pub use registry::{Registry, is_reference};

@@ -14,6 +14,7 @@ use oci_client::manifest::{ImageIndexEntry, OciDescriptor, OciImageManifest, Oci
 use oci_client::secrets::RegistryAuth;
 use oci_client::{Client, Reference, RegistryOperation};
 use tokio::runtime::{Builder, Runtime};
+use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use crate::base::disk::{self, DiskError};
@@ -36,6 +37,9 @@ const ATTEMPTS_MAX: u32 = 3;
 
 /// Most tags that are shown of a repository.
 const TAGS_SHOWN_MAX: usize = 20;
+
+/// Most tags that a repository is asked for.
+const TAGS_MAX: usize = 1000;
 
 /// Bytes sent at a time.
 const PIECE_BYTES: u64 = 4 << 20;
@@ -154,9 +158,7 @@ impl Registry {
     /// Says that the registry does not have what the reference names, but what it has instead.
     fn what_there_is(&self, what: &str) -> String {
         let repository = printable(self.reference.repository());
-        let asked = self.client.list_tags(&self.reference, &self.auth, Some(TAGS_SHOWN_MAX), None);
-        let tags = self.runtime.block_on(async { timeout(ANSWER_TIMEOUT, asked).await });
-        let mut tags = tags.ok().and_then(Result::ok).map(|found| found.tags).unwrap_or_default();
+        let mut tags = self.list_tags(TAGS_SHOWN_MAX).ok().and_then(Result::ok).unwrap_or_default();
         tags.sort();
         let there_is = if tags.is_empty() {
             format!("it has no repository {repository}, or shows it only after a login")
@@ -167,6 +169,30 @@ impl Registry {
         };
         let registry = printable(self.reference.resolve_registry());
         format!("cannot {what} {}: {registry} does not have it; {there_is}", self.name())
+    }
+
+    /// The tags of the repository, at most 1000.
+    ///
+    /// # Errors
+    /// The registry does not answer.
+    pub fn tags(&self) -> Result<Vec<String>> {
+        let tags = self.list_tags(TAGS_MAX).with_context(|| {
+            format!(
+                "{} sent no whole list of its tags in {} s",
+                self.name(),
+                ANSWER_TIMEOUT.as_secs()
+            )
+        })?;
+        tags.map_err(|error| self.explained(error, "list the tags of"))
+    }
+
+    fn list_tags(
+        &self,
+        count_max: usize,
+    ) -> Result<Result<Vec<String>, OciDistributionError>, Elapsed> {
+        let asked = self.client.list_tags(&self.reference, &self.auth, Some(count_max), None);
+        let answer = self.runtime.block_on(async { timeout(ANSWER_TIMEOUT, asked).await })?;
+        Ok(answer.map(|found| found.tags))
     }
 
     /// Fetches the blob of `descriptor` into a file in the folder `dir`, which is locked until it is closed, and checks its
