@@ -44,14 +44,24 @@ fn absolute(base: &Path, variable: &str) -> Result<PathBuf> {
     Ok(base.join("belljar"))
 }
 
+/// The folder `name` of the home directory, for what belljar obeys.
+///
+/// # Errors
+/// There is no home directory, or others can write to it or to the folder.
+pub fn own_folder(name: &str) -> Result<PathBuf> {
+    let home = home_dir()?;
+    expect_own_folder(&home, OtherUsers::MayAddFiles)?;
+    let folder = home.join(name);
+    expect_own_folder(&folder, OtherUsers::Excluded)?;
+    Ok(folder)
+}
+
 /// The toolchains that this user has installed.
 ///
 /// # Errors
-/// There is no home directory, or others can write to the directory.
+/// As [`own_folder`].
 pub fn installed_toolchains() -> Result<InstalledToolchains> {
-    let dir = home_dir()?.join("toolchains");
-    expect_own_folder(&dir, OtherUsers::Excluded)?;
-    Ok(InstalledToolchains::new(dir))
+    Ok(InstalledToolchains::new(own_folder("toolchains")?))
 }
 
 /// The directory of journals.

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use wasm_encoder::RawSection;
-use wasmparser::{BinaryReaderError, CompositeInnerType, Operator, Parser, Payload, TypeRef};
+use wasmparser::{
+    BinaryReaderError, CompositeInnerType, ExternalKind, Operator, Parser, Payload, TypeRef,
+};
 
 use super::generator::Generator;
 use super::validate::expect_valid;
@@ -15,6 +17,8 @@ use crate::abi::belljar;
 pub struct ModuleInfo {
     /// It exports the function `_start`: it is a program, not a library.
     pub is_command: bool,
+    /// The functions that it exports, in their order.
+    pub exports: Vec<String>,
     /// What it imports, as pairs of module and name.
     pub imports: BTreeSet<(String, String)>,
     /// Those of them that belljar does not define, as `module.name`. A call of such a function is a trap.
@@ -40,9 +44,10 @@ impl ModuleInfo {
         // A module of the imports alone compiles at once, and is linked as the whole one would be.
         let stub = Module::from_bytes(module.name(), found.imports_only.finish())?;
         let unknown_imports = Program::new(engine, &stub)?.unknown_imports().to_vec();
-        let Found { is_command, imports, proposals, .. } = found;
+        let Found { exports, imports, proposals, .. } = found;
+        let is_command = exports.iter().any(|name| name == "_start");
         let proposals = proposals.into_iter().map(usual_name).collect();
-        Ok(Self { is_command, imports, unknown_imports, proposals })
+        Ok(Self { is_command, exports, imports, unknown_imports, proposals })
     }
 
     /// Whether it can ask its host for operations by name. What it does depends on the answers, too, where a run has any.
@@ -53,7 +58,7 @@ impl ModuleInfo {
 
 #[derive(Default)]
 struct Found {
-    is_command: bool,
+    exports: Vec<String>,
     imports: BTreeSet<(String, String)>,
     /// As wasmparser calls them.
     proposals: BTreeSet<&'static str>,
@@ -98,7 +103,10 @@ impl Found {
                 Payload::TagSection(_) => drop(self.proposals.insert("exceptions")),
                 Payload::ExportSection(exports) => {
                     for export in exports {
-                        self.is_command |= export?.name == "_start";
+                        let export = export?;
+                        if export.kind == ExternalKind::Func {
+                            self.exports.push(export.name.to_owned());
+                        }
                     }
                 }
                 Payload::CodeSectionEntry(body) => {

@@ -54,19 +54,20 @@ impl ToolchainFolder {
         }
     }
 
-    /// As [`ToolchainFolder::open`], but tells all that is wrong with files that the manifest names, where the toolchain
-    /// is complete but for them.
+    /// As [`ToolchainFolder::open`], but tells all that is wrong with the manifest and with the files that it names.
     ///
     /// # Errors
     /// [`InstallError`]: `Manifest`, `Disk`.
     pub fn check(dir: &Path) -> Result<(Self, Vec<Problem>), InstallError> {
-        let (manifest, _) = Manifest::read(&dir.join(MANIFEST))?;
-        let (toolchain, problems) = Self::examine(dir, manifest)?;
-        let told = |FileProblem { pointer, path, message }| Problem {
-            pointer,
-            message: format!("{path}: {message}"),
-        };
-        Ok((toolchain, problems.into_iter().map(told).collect()))
+        let (manifest, mut problems) = Manifest::read_to_check(&dir.join(MANIFEST))?;
+        let (toolchain, others) = Self::examine(dir, manifest)?;
+        for FileProblem { pointer, path, message } in others {
+            // What the manifest alone tells is said once.
+            if !problems.iter().any(|known| known.pointer == pointer) {
+                problems.push(Problem { pointer, message: format!("{path}: {message}") });
+            }
+        }
+        Ok((toolchain, problems))
     }
 
     fn examine(
@@ -240,6 +241,14 @@ impl Problems {
     fn differences(&mut self, stated: &Files, found: &mut Files) {
         for (path, stated) in stated {
             let message = match found.get_mut(path) {
+                Some(found)
+                    if found.sha256 == stated.sha256 && found.len_bytes != stated.len_bytes =>
+                {
+                    format!(
+                        "it has {} bytes, not the {} of the manifest",
+                        found.len_bytes, stated.len_bytes
+                    )
+                }
                 Some(found) if found.sha256 == stated.sha256 => {
                     // Where files have no such permission, the manifest stays the one that was signed.
                     if !cfg!(unix) {

@@ -173,6 +173,32 @@ impl Manifest {
     /// # Errors
     /// [`ManifestError`]: `Version`, `Invalid`.
     pub fn parse(path: &Path, text: &[u8]) -> Result<Self, ManifestError> {
+        let manifest = Self::parse_unchecked(path, text)?;
+        manifest.expect_valid(path)?;
+        Ok(manifest)
+    }
+
+    /// As [`Manifest::read`], but returns it with what is wrong in it, if it has all fields. What is named by a path that
+    /// leads elsewhere is left out.
+    ///
+    /// # Errors
+    /// [`ManifestError`].
+    pub(super) fn read_to_check(path: &Path) -> Result<(Self, Vec<Problem>), ManifestError> {
+        let Some(text) = disk::read_at_most(path, MANIFEST_BYTES_MAX)? else {
+            return Err(ManifestError::TooLong { path: path.to_owned() });
+        };
+        let mut manifest = Self::parse_unchecked(path, &text)?;
+        let problems = manifest.problems();
+        if !problems.is_empty() {
+            let is_below = |path: &str| path == "." || names::is_below_a_folder(path);
+            let is_usable = |path: &Option<String>| path.as_deref().is_none_or(is_below);
+            manifest.programs.retain(|_, it| is_usable(&it.module) && is_usable(&it.script));
+            manifest.trees.retain(|guest, folder| is_below(guest) && is_below(folder));
+        }
+        Ok((manifest, problems))
+    }
+
+    fn parse_unchecked(path: &Path, text: &[u8]) -> Result<Self, ManifestError> {
         let invalid = |problems| ManifestError::Invalid { path: path.to_owned(), problems };
         let problem =
             |pointer: String, message: String| invalid(vec![Problem { pointer, message }]);
@@ -184,10 +210,8 @@ impl Manifest {
         };
         expect_format(path, &format)?;
         let deserializer = &mut serde_json::Deserializer::from_slice(text);
-        let manifest: Self = serde_path_to_error::deserialize(deserializer)
-            .map_err(|error| problem(pointer_of(error.path()), error.inner().to_string()))?;
-        manifest.expect_valid(path)?;
-        Ok(manifest)
+        serde_path_to_error::deserialize(deserializer)
+            .map_err(|error| problem(pointer_of(error.path()), error.inner().to_string()))
     }
 
     /// Checks a manifest that messages call `path`.

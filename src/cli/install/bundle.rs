@@ -6,12 +6,15 @@ use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, bail};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, System, ZipArchive, ZipWriter};
 
 use super::archive;
-use crate::base::{atomic_file, disk};
+use crate::base::atomic_file;
+use crate::base::disk::{self, DiskError};
+use crate::cli::exit::Usage;
+use crate::cli::text::printable;
 use crate::toolchain::{
     FileEntry, MANIFEST, MANIFEST_BYTES_MAX, SIGNATURE, SIGNATURE_BYTES_MAX, at,
 };
@@ -132,13 +135,43 @@ pub struct Unpacked {
     pub signature: Option<String>,
 }
 
+/// Opens the archive `file`.
+///
+/// # Errors
+/// [`Usage`] with the next step if it is something else that has to do with toolchains.
+fn opened(file: &Path) -> Result<ZipArchive<File>> {
+    let shown = printable(&file.to_string_lossy());
+    let mut head = Vec::new();
+    let read = disk::open(file)?.take(4).read_to_end(&mut head);
+    read.map_err(DiskError::new("read", file))?;
+    let is_zip = head.starts_with(b"PK");
+    let why = match ZipArchive::new(disk::open(file)?) {
+        Ok(archive) if archive.index_for_name(MANIFEST).is_some() => return Ok(archive),
+        Ok(_) => format!(
+            "it has no {MANIFEST}; if it is a package of PyPI: `belljar toolchain init --from {shown}`"
+        ),
+        Err(error) if is_zip => {
+            return Err(Error::from(error).context("it is damaged or incomplete: get it again"));
+        }
+        Err(_) if head.starts_with(&[0x1f, 0x8b]) => {
+            format!("it is a package, not a bundle: `belljar toolchain init --from {shown}`")
+        }
+        Err(_) if head == b"\0asm" => format!(
+            "it is a module, not a bundle: `belljar run {shown}` runs it, and `belljar toolchain init DIR` makes a \
+             toolchain of a folder of modules"
+        ),
+        Err(error) => return Err(Error::from(error).context("it is not a bundle")),
+    };
+    Err(Usage(why).into())
+}
+
 /// Unpacks the bundle `file` into the empty folder `into`. Digests are not checked: see [`ToolchainFolder::of`].
 ///
 /// # Errors
 /// The bundle is damaged, or has an entry that its manifest does not have, a link, a path that leads elsewhere, the same
 /// path twice, or more bytes than the manifest says.
 pub fn unpack(file: &Path, into: &Path, modules: Modules) -> Result<Unpacked> {
-    let mut archive = ZipArchive::new(disk::open(file)?).context("it is not a bundle")?;
+    let mut archive = opened(file)?;
     if archive.offset() != 0 {
         bail!("it is not a bundle: something precedes the archive");
     }
@@ -207,7 +240,7 @@ fn entries(file: &mut File, start: u64) -> Result<usize> {
 /// # Errors
 /// The bundle is damaged; the manifest is wrong.
 pub fn manifest_of(file: &Path) -> Result<Manifest> {
-    manifest(&mut ZipArchive::new(disk::open(file)?).context("it is not a bundle")?)
+    manifest(&mut opened(file)?)
 }
 
 /// The content of the entry `name` of the bundle `file`, which has at most `bytes_max`; `None` if there is no such entry.
@@ -215,7 +248,7 @@ pub fn manifest_of(file: &Path) -> Result<Manifest> {
 /// # Errors
 /// The bundle is damaged; the entry has more bytes.
 pub fn read(file: &Path, name: &str, bytes_max: u64) -> Result<Option<Vec<u8>>> {
-    let mut archive = ZipArchive::new(disk::open(file)?).context("it is not a bundle")?;
+    let mut archive = opened(file)?;
     entry(&mut archive, name, bytes_max)
 }
 

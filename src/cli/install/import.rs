@@ -68,7 +68,7 @@ fn fetch(package: &Package, into: &Path, quiet: bool) -> Result<PathBuf> {
         }
         Client::Npm => {
             let pinned = format!("{name}@{version}");
-            call("npm", &["pack", "--silent", "--ignore-scripts", &pinned], into)
+            call("npm", &["pack", "--loglevel=error", "--ignore-scripts", &pinned], into)
         }
     };
     drop(shown);

@@ -60,7 +60,7 @@ pub fn install(args: &InstallArgs) -> Result<u8> {
         let mut unpacked = open(source, Path::new(""), args, &store).with_context(cannot)?;
         let signer = signing.examine(&mut unpacked.toolchain, &store).with_context(cannot)?;
         let manifest = unpacked.toolchain.manifest();
-        let before = installed_version(&store, &manifest.name);
+        let before = replaced_version(&store, &unpacked.toolchain);
         // First, as what cannot be compiled must not replace a version that works.
         let precompiled = unpacked.take_compiled(&signing, args).with_context(cannot)?;
         let compiled = if args.no_compile { 0 } else { compile(&unpacked.toolchain, args)? };
@@ -74,7 +74,7 @@ pub fn install(args: &InstallArgs) -> Result<u8> {
             line["precompiled"] = json!(precompiled);
             lines.push(line);
         } else {
-            tell(manifest);
+            tell(manifest, before.as_deref());
         }
         if !args.quiet {
             signed::tell(manifest, &signer);
@@ -96,15 +96,22 @@ fn line(manifest: &Manifest, digest: Digest, signer: &Signer, compiled: usize) -
     })
 }
 
-/// Says what was installed.
-fn tell(manifest: &Manifest) {
+/// Says what was installed, in place of the version `before`.
+fn tell(manifest: &Manifest, before: Option<&str>) {
     let programs: Vec<String> = manifest.programs.keys().map(|name| printable(name)).collect();
-    say!("{} {}: {}", manifest.name, printable(&manifest.version), programs.join(" "));
+    let replaced = match before {
+        Some(before) if before != manifest.version => {
+            format!(" (replaced {})", printable(before))
+        }
+        _ => String::new(),
+    };
+    say!("{} {}: {}{replaced}", manifest.name, printable(&manifest.version), programs.join(" "));
 }
 
-fn installed_version(store: &InstalledToolchains, name: &str) -> Option<String> {
-    let toolchain = Toolchain::installed(store, name).ok()?;
-    Some(toolchain.manifest().version.clone())
+/// The version of another toolchain that is installed under the name of `toolchain`.
+fn replaced_version(store: &InstalledToolchains, toolchain: &ToolchainFolder) -> Option<String> {
+    let old = Toolchain::installed(store, &toolchain.manifest().name).ok()?;
+    Some(old.manifest().version.clone()).filter(|_| old.digest() != toolchain.digest())
 }
 
 /// Notes programs of `manifest` that hide others, or are hidden.
@@ -184,9 +191,9 @@ fn open(
     }
     if metadata.is_ok() {
         if disk::symlink_metadata(&path.join(MANIFEST)).is_err() {
-            let source = printable(source);
+            let folder = printable(&path.to_string_lossy());
             let message =
-                format!("it has no {MANIFEST}; write one with `belljar toolchain init {source}`");
+                format!("it has no {MANIFEST}; write one with `belljar toolchain init {folder}`");
             return Err(Usage(message).into());
         }
         return Ok(Unpacked::plain(ToolchainFolder::open(path)?, None));
@@ -200,7 +207,8 @@ fn open(
     let known: Vec<String> = recipes::names().map(str::to_owned).collect();
     let meant = meant(&similar(&source.to_lowercase(), &known));
     Err(Usage(format!(
-        "there is no such folder or bundle, and no recipe of this name{meant} (recipes: {})",
+        "there is no folder or bundle {}, and no recipe of this name{meant} (recipes: {})",
+        printable(&path.to_string_lossy()),
         names()
     ))
     .into())
@@ -213,11 +221,10 @@ fn open(
 #[cfg(feature = "import")]
 pub fn toolchain_of(source: &str, quiet: bool) -> Result<Unpacked> {
     let (path, store) = (Path::new(source), installed_toolchains()?);
-    if path.is_dir() {
-        return Ok(Unpacked::plain(ToolchainFolder::open(path)?, None));
-    }
-    if path.is_file() {
-        return from_bundle(path, &store, quiet);
+    match here(source, &store, quiet)? {
+        Some(Here::Folder) => return Ok(Unpacked::plain(ToolchainFolder::open(path)?, None)),
+        Some(Here::File) => return from_bundle(path, &store, quiet),
+        None => {}
     }
     let folder = store.temporary()?;
     let (manifest, signature) =
@@ -229,6 +236,35 @@ pub fn toolchain_of(source: &str, quiet: bool) -> Result<Unpacked> {
         })?;
     let toolchain = ToolchainFolder::of(folder.path(), manifest)?.with_signature(signature);
     Ok(Unpacked::plain(toolchain, Some(folder)))
+}
+
+/// What is at the path that a toolchain is named by.
+pub enum Here {
+    Folder,
+    File,
+}
+
+/// What is at the path `source`, which may also be the name of a toolchain in `store`: the path precedes it, unless that is a
+/// folder which is no toolchain. Notes that there are both, unless `quiet`.
+///
+/// # Errors
+/// The store cannot be read.
+pub fn here(source: &str, store: &InstalledToolchains, quiet: bool) -> Result<Option<Here>> {
+    let path = Path::new(source);
+    let (is_installed, is_file) = (store.has(source)?, path.is_file());
+    let is_toolchain = is_file || disk::symlink_metadata(&path.join(MANIFEST)).is_ok();
+    if is_installed && is_toolchain && !quiet {
+        let what = if is_file { "file" } else { "folder" };
+        note!(
+            "belljar: note: {} is the {what} here, not the installed toolchain of this name",
+            printable(source)
+        );
+    }
+    Ok(match (is_toolchain || !is_installed, is_file) {
+        (true, true) => Some(Here::File),
+        (true, false) => path.is_dir().then_some(Here::Folder),
+        (false, _) => None,
+    })
 }
 
 #[cfg(feature = "import")]

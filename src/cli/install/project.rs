@@ -95,21 +95,32 @@ impl Installing<'_> {
             self.report(&toolchain, &Signer::Nobody, compiled);
             return Ok(None);
         }
+        let in_lock = known;
         let known = known.filter(|known| {
             wanted.version.as_ref().is_none_or(|version| *version == known.version)
         });
         if known.is_none() && args.locked {
-            bail!(Usage(format!("{LOCK_FILE} does not have it, and --locked forbids to add it")));
+            bail!(Usage(match in_lock {
+                Some(Locked { version, .. }) => format!(
+                    "{LOCK_FILE} has the version {}, not the one of {PROJECT_FILE}, and --locked forbids to change it",
+                    printable(version)
+                ),
+                None => format!("{LOCK_FILE} does not have it, and --locked forbids to add it"),
+            }));
         }
         if let Some(found) = self.found(name, wanted, known)? {
             store.keep_version(name, found.digest)?;
             return Ok(Some(found));
         }
         let source = wanted.source.as_deref().unwrap_or(name);
-        let is_recipe = recipes::find(source).is_some();
-        if !is_recipe {
-            expect_trusted_registry(project, source)?;
-            expect_within(project, source)?;
+        match recipes::find(source) {
+            // Before its package is fetched.
+            Some(recipe) => wanted.expect_version(name, &recipe?.manifest.version, project)?,
+            None if wanted.source.is_none() => bail!(self.nowhere(name, wanted)?),
+            None => {
+                expect_trusted_registry(project, source)?;
+                expect_within(project, source)?;
+            }
         }
         let unpacked = open(source, &project.dir, args, store)?;
         let toolchain = &unpacked.toolchain;
@@ -136,11 +147,36 @@ impl Installing<'_> {
         toolchain.install_version(store)?;
         drop(shown);
         self.report(toolchain, &signer, compiled);
-        if !args.quiet {
+        // Where the project demands signatures, they were checked.
+        if !args.quiet && project.file.signers.is_none() {
             signed::tell(toolchain.manifest(), &signer);
         }
         let version = toolchain.manifest().version.clone();
         Ok(Some(Locked { name: name.to_owned(), version, digest }))
+    }
+
+    /// Why `wanted`, which has no source, cannot be installed: it is no recipe.
+    fn nowhere(&self, name: &str, wanted: &Wanted) -> Result<Usage> {
+        let (path, version) = (self.project.path(), wanted.version.as_deref());
+        let source = version.filter(|it| it.contains('/') || it.ends_with(".belljar"));
+        let why = match (source, version) {
+            (Some(source), _) => {
+                format!(
+                    "a bundle, folder or registry is written `{name} = {{ source = {source:?} }}`"
+                )
+            }
+            (None, Some(version)) if self.store.has(name)? => format!(
+                "the version {} is wanted, and {} is installed; name where to get it with `source`",
+                printable(version),
+                printable(&Toolchain::installed(self.store, name)?.manifest().version)
+            ),
+            _ => format!(
+                "there is no recipe of this name, and nothing is installed under it: name a bundle, a folder or a \
+                 registry, `{name} = {{ source = \"...\" }}` (recipes: {})",
+                recipes::names().collect::<Vec<_>>().join(", ")
+            ),
+        };
+        Ok(Usage(format!("{}: {why}", path.display())))
     }
 
     /// What is installed already: what is locked, or, if nothing is, what is installed under the name.
@@ -179,7 +215,7 @@ impl Installing<'_> {
             let signer = self.signing.signer(&text, signature.as_deref())?;
             self.lines.push(line(found.manifest(), found.digest(), &signer, 0));
         } else if !args.quiet {
-            tell(found.manifest());
+            tell(found.manifest(), None);
         }
         Ok(Some(Locked::of(&found)))
     }
@@ -188,7 +224,7 @@ impl Installing<'_> {
         if self.args.json {
             self.lines.push(line(toolchain.manifest(), toolchain.digest(), signer, compiled));
         } else {
-            tell(toolchain.manifest());
+            tell(toolchain.manifest(), None);
         }
     }
 }

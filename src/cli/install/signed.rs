@@ -100,7 +100,7 @@ impl Signing {
                  without --trust"
             ),
             Ok(Signer::Stranger(other)) => format!(
-                "--trust: it is signed by key {other}, not by key {id}: ask who made it which key is theirs"
+                "--trust: its signature names key {other}, not key {id}: ask who made it which key is theirs"
             ),
             Err(error) => {
                 format!(
@@ -142,7 +142,7 @@ pub fn tell(manifest: &Manifest, signer: &Signer) {
     if let Signer::Stranger(id) = signer {
         let name = printable(&manifest.name);
         note!(
-            "belljar: note: {name} is signed by key {id}, which is not trusted, so the signature says nothing; if you \
+            "belljar: note: the signature of {name} names key {id}, which is not trusted, so it was not checked; if you \
              know whose key it is: `belljar keys trust KEY`"
         );
     }

@@ -3,6 +3,8 @@
 use anyhow::Result;
 use serde_json::json;
 
+use crate::Toolchain;
+use crate::base::digest::Digest;
 use crate::cli::exit::DIFFERENT;
 use crate::cli::home::installed_toolchains;
 use crate::cli::signatures::{Keys, Verdict};
@@ -11,6 +13,10 @@ use crate::cli::text::{count, printable};
 /// What was found out about a toolchain.
 struct Found {
     name: String,
+    /// What it is called in text: with its version if it is one of a project.
+    shown: String,
+    version: String,
+    digest: Digest,
     /// The paths of files that are missing or damaged.
     damaged: Vec<String>,
     signature: Verdict,
@@ -25,7 +31,15 @@ pub fn verify(names: &[String], json: bool) -> Result<u8> {
     for (name, version, digest) in versions.iter().filter(|(name, ..)| is_asked(name)) {
         let damaged = store.damaged_files_of(name, *digest)?;
         let signature = Verdict::of_installed(&keys, &store, name, Some(*digest));
-        found.push(Found { name: format!("{name} {}", printable(version)), damaged, signature });
+        let (shown, version) = (format!("{name} {}", printable(version)), version.clone());
+        found.push(Found {
+            name: name.clone(),
+            shown,
+            version,
+            digest: *digest,
+            damaged,
+            signature,
+        });
     }
     let installed = store.names()?;
     let is_version = |name: &String| versions.iter().any(|(version, ..)| version == name);
@@ -33,15 +47,22 @@ pub fn verify(names: &[String], json: bool) -> Result<u8> {
     for name in asked.iter().filter(|name| installed.contains(name) || !is_version(name)) {
         let damaged = store.damaged_files(name)?;
         let signature = Verdict::of_installed(&keys, &store, name, None);
-        found.push(Found { name: name.clone(), damaged, signature });
+        let (shown, name) = (name.clone(), name.clone());
+        let toolchain = Toolchain::installed(&store, &name)?;
+        let (version, digest) = (toolchain.manifest().version.clone(), toolchain.digest());
+        found.push(Found { name, shown, version, digest, damaged, signature });
     }
     let (mut lines, mut is_damaged) = (Vec::new(), false);
-    for Found { name, damaged, signature } in &found {
+    for Found { name, shown, version, digest, damaged, signature } in &found {
         is_damaged |= !damaged.is_empty() || signature.is_wrong();
         if json {
-            lines.push(json!({ "name": name, "damaged": damaged, "signature": signature.json() }));
+            lines.push(json!({
+                "name": name, "version": version, "digest": digest, "damaged": damaged,
+                "signature": signature.json(),
+            }));
             continue;
         }
+        let name = shown;
         if let Some(what) = signature.described() {
             say!("{name}: {}", printable(&what));
         }

@@ -49,6 +49,10 @@ impl<'de> Deserialize<'de> for Wanted {
             version: Option<String>,
             source: Option<String>,
         }
+        /// `*` is what Cargo and npm call any version.
+        fn certain(version: String) -> Option<String> {
+            Some(version).filter(|version| version != "*")
+        }
         struct Either;
         impl<'de> Visitor<'de> for Either {
             type Value = Wanted;
@@ -58,15 +62,13 @@ impl<'de> Deserialize<'de> for Wanted {
             }
 
             fn visit_str<E>(self, version: &str) -> Result<Wanted, E> {
-                // `*` is what Cargo and npm call any version.
-                let version = Some(version.to_owned()).filter(|version| version != "*");
-                Ok(Wanted { version, source: None })
+                Ok(Wanted { version: certain(version.to_owned()), source: None })
             }
 
             fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<Wanted, M::Error> {
                 let Table { version, source } =
                     Table::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(Wanted { version, source })
+                Ok(Wanted { version: version.and_then(certain), source })
             }
         }
         deserializer.deserialize_any(Either)

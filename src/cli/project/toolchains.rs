@@ -97,7 +97,7 @@ pub fn expect_signed(
     let why = match keys.signer(text, signature) {
         Ok(Signer::Known(_)) => return Ok(()),
         Ok(Signer::Nobody) => "it is not signed".to_owned(),
-        Ok(Signer::Stranger(id)) => format!("it is signed by key {id}"),
+        Ok(Signer::Stranger(id)) => format!("its signature names key {id}"),
         Err(error) => format!("{error:#}"),
     };
     let (path, name, ids) = (project.path(), printable(name), keys.ids().join(" or "));
@@ -181,7 +181,7 @@ pub fn of(
 
 fn not_installed(name: &str, project: &Project) -> Usage {
     Usage(format!(
-        "{} names {name}, which is not installed: run `belljar install` in {}",
+        "{} names {name}, which is not installed for this project: run `belljar install` in {}",
         project.path().display(),
         project.dir.display()
     ))

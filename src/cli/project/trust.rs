@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::atomic_file;
 use crate::base::digest::Digest;
 use crate::base::disk;
-use crate::base::own::{OtherUsers, expect_own_folder};
-use crate::cli::home::home_dir;
+use crate::cli::home::own_folder;
 
 /// Longest record, in bytes.
 const RECORD_BYTES_MAX: u64 = 64 << 10;
@@ -27,9 +26,7 @@ pub struct Trusted {
 }
 
 fn trust_dir() -> Result<PathBuf> {
-    let dir = home_dir()?.join("trust");
-    expect_own_folder(&dir, OtherUsers::Excluded)?;
-    Ok(dir)
+    own_folder("trust")
 }
 
 fn record_path(project: &Path) -> Result<PathBuf> {

@@ -41,7 +41,9 @@ impl Signer {
         match self {
             Self::Nobody => "not signed".to_owned(),
             Self::Known(id) => format!("signed by key {id}"),
-            Self::Stranger(id) => format!("signed by key {id}, which is not trusted"),
+            Self::Stranger(id) => format!(
+                "of unknown origin: its signature names key {id}, which is not trusted, and was not checked"
+            ),
         }
     }
 

@@ -7,7 +7,9 @@ use anyhow::{Context, Result, anyhow};
 
 use crate::base::{ambient, disk};
 use crate::cli::exit::Usage;
-use crate::toolchain::signature::{KEY_BYTES_MAX, SecretKey, SecretKeyText, SignatureError};
+use crate::toolchain::signature::{
+    KEY_BYTES_MAX, PublicKey, SecretKey, SecretKeyText, SignatureError,
+};
 
 /// The variable with the password.
 const VARIABLE: &str = "BELLJAR_SIGN_PASSWORD";
@@ -27,6 +29,14 @@ pub fn open(path: &Path) -> Result<SecretKey> {
     let text = text.ok_or_else(|| {
         wrong(SignatureError::NoSecretKey("it is too long, or no text".to_owned()).into())
     })?;
+    if PublicKey::parse(&text).is_ok() {
+        let secret = path.with_extension("");
+        let why = format!(
+            "it is a public key, which verifies; the one that signs may be {}",
+            secret.display()
+        );
+        return Err(wrong(anyhow!(why)).into());
+    }
     let key = SecretKeyText::parse(&text).map_err(|error| wrong(error.into()))?;
     let password = if key.is_encrypted() {
         Some(password(&format!("Password of {}: ", path.display()))?)

@@ -4,10 +4,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::base::own::{OtherUsers, expect_own_folder};
 use crate::base::{atomic_file, disk};
 use crate::cli::exit::Usage;
-use crate::cli::home::home_dir;
+use crate::cli::home::own_folder;
 use crate::cli::text::printable;
 use crate::toolchain::signature::{KEY_BYTES_MAX, KeyId, PublicKey, SignatureError};
 
@@ -23,11 +22,9 @@ impl TrustedKeys {
     /// Those of this user.
     ///
     /// # Errors
-    /// There is no home directory, or others can write to the folder.
+    /// As [`own_folder`].
     pub fn open() -> Result<Self> {
-        let dir = home_dir()?.join("keys");
-        expect_own_folder(&dir, OtherUsers::Excluded)?;
-        Ok(Self { dir })
+        Ok(Self { dir: own_folder("keys")? })
     }
 
     fn path(&self, id: KeyId) -> PathBuf {
@@ -99,7 +96,10 @@ pub fn key_of(text: &str) -> Result<PublicKey, Usage> {
     let shown = printable(text);
     let path = Path::new(text);
     if disk::metadata(path).is_err() {
-        return Err(Usage(format!("{shown} is no such file, and {}", SignatureError::NoKey)));
+        return Err(Usage(format!(
+            "{shown} is no such file, and {}, or a file with it",
+            SignatureError::NoKey
+        )));
     }
     read(path).map_err(|error| {
         // Of a pair of keys, the secret one is easily named.

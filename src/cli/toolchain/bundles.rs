@@ -60,8 +60,11 @@ pub fn pack(
     drop(shown);
     let bytes = disk::metadata(&output)?.len();
     let files = count(files.len(), "file");
-    let signed =
-        key.map_or_else(String::new, |(key, _)| format!(", signed by key {}", key.public().id()));
+    let signed = match key {
+        Some((key, _)) => format!(", signed by key {}", key.public().id()),
+        None if toolchain.signature().is_some() => ", with its signature".to_owned(),
+        None => String::new(),
+    };
     say!("wrote {}: {files}, {}{signed}", output.display(), ByteSize(bytes).display().iec());
     Ok(0)
 }

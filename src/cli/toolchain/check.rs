@@ -6,15 +6,30 @@ use anyhow::{Context, Result};
 use bytesize::ByteSize;
 use serde_json::json;
 
+use super::inspect::unpacked;
+use crate::base::disk;
 use crate::cli::compile::engine_for_info;
+use crate::cli::exit::Usage;
+use crate::cli::home::installed_toolchains;
+use crate::cli::signatures::{Keys, Verdict};
 use crate::cli::text::{count, printable};
 use crate::engine::{Engine, ModuleInfo};
-use crate::toolchain::pointer;
+use crate::toolchain::{MANIFEST, SIGNATURE, Temporary, pointer, signature_in};
 use crate::{InstallError, Manifest, ManifestError, Module, Problem, ToolchainFolder};
 
 /// Lists what is wrong with the toolchain in `dir`, and what may be.
 pub fn check(dir: &Path, json: bool) -> Result<u8> {
     let cannot = || format!("cannot check {}", dir.display());
+    if disk::metadata(dir).is_err() {
+        return Err(Usage(format!("{}: there is no such folder", dir.display())).into());
+    }
+    let unpacked = unpacked(dir, &installed_toolchains()?).with_context(cannot)?;
+    let dir = unpacked.as_ref().map_or(dir, Temporary::path);
+    if disk::symlink_metadata(&dir.join(MANIFEST)).is_err() {
+        let dir = dir.display();
+        let message = format!("{dir} has no {MANIFEST}; `belljar toolchain init {dir}` writes one");
+        return Err(Usage(message).into());
+    }
     let (toolchain, mut problems) = match ToolchainFolder::check(dir) {
         Ok((toolchain, problems)) => (Some(toolchain), problems),
         Err(InstallError::Manifest(ManifestError::Invalid { problems, .. })) => (None, problems),
@@ -34,6 +49,7 @@ pub fn check(dir: &Path, json: bool) -> Result<u8> {
             check_module(&engine, &module.named("it"), &pointer, &mut problems, &mut notes);
         }
         notes.extend(misspelled_placeholders(toolchain.manifest()));
+        problems.extend(wrong_signature(dir, toolchain)?);
     }
     let status = u8::from(!problems.is_empty());
     let manifest = toolchain.as_ref().map(ToolchainFolder::manifest);
@@ -58,6 +74,20 @@ pub fn check(dir: &Path, json: bool) -> Result<u8> {
     Ok(status)
 }
 
+/// What is wrong with the signature of `toolchain`, which is in the folder `dir`.
+fn wrong_signature(dir: &Path, toolchain: &ToolchainFolder) -> Result<Option<Problem>> {
+    let signature = match signature_in(dir) {
+        Ok(signature) => signature,
+        Err(error) => {
+            return Ok(Some(Problem { pointer: String::new(), message: error.to_string() }));
+        }
+    };
+    let text = toolchain.manifest().to_text();
+    let verdict = Verdict::of(&Keys::trusted()?, text.as_bytes(), signature.as_deref());
+    let why = verdict.described().filter(|_| verdict.is_wrong());
+    Ok(why.map(|why| Problem { pointer: String::new(), message: format!("{SIGNATURE}: {why}") }))
+}
+
 fn check_module(
     engine: &Engine,
     module: &Module,
@@ -74,6 +104,16 @@ fn check_module(
                     "it does not export the function `_start`: it is a library, not a program";
                 problems.push(told(why.to_owned()));
             }
+            let others: Vec<&str> =
+                info.exports.iter().map(String::as_str).filter(|name| is_interface(name)).collect();
+            if info.is_command && !others.is_empty() {
+                let (some, count) =
+                    (others[..others.len().min(3)].join(", "), count(others.len(), "function"));
+                notes.push(told(format!(
+                    "it exports {count} besides `_start`, such as {some}: it may be a library for a host \
+                     that calls them"
+                )));
+            }
             for import in &info.unknown_imports {
                 let why = format!(
                     "it imports {import}, which belljar does not have; calling it is a trap"
@@ -82,6 +122,13 @@ fn check_module(
             }
         }
     }
+}
+
+/// Whether an export with the name `name` is more than what compilers add to a program.
+fn is_interface(name: &str) -> bool {
+    const OF_COMPILERS: [&str; 8] =
+        ["_", "asyncify_", "dynCall", "emscripten_", "stack", "setThrew", "malloc", "free"];
+    !OF_COMPILERS.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Notes of words in braces that are not `{toolchain}`, but similar to it.

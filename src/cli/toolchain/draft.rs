@@ -23,7 +23,10 @@ pub fn init(dir: &Path, name: Option<&str>) -> Result<u8> {
     }
     let folder = disk::canonical(dir)?;
     let folder = folder.file_name().and_then(|name| name.to_str());
-    let name = name.map_or_else(|| plain(folder.unwrap_or_default()), str::to_owned);
+    let name = match name {
+        Some(name) => expect_name(name)?,
+        None => plain(folder.unwrap_or_default()),
+    };
     let manifest = Manifest { programs: programs(dir, dir)?, ..empty(name) };
     write(&manifest, dir)?;
     say!("wrote {}: {}", path.display(), count(manifest.programs.len(), "program"));
@@ -50,6 +53,21 @@ pub fn write(manifest: &Manifest, dir: &Path) -> Result<()> {
     let (path, text) = (dir.join(MANIFEST), manifest.to_text());
     Manifest::parse(&path, text.as_bytes())?;
     Ok(atomic_file::write(&path, &[text.as_bytes()])?)
+}
+
+/// The name `name` for a toolchain.
+///
+/// # Errors
+/// [`Usage`] if none can have it.
+pub fn expect_name(name: &str) -> Result<String, Usage> {
+    if plain(name) == name {
+        return Ok(name.to_owned());
+    }
+    Err(Usage(format!(
+        "--name: {} cannot be the name of a toolchain: expected letters, digits, `.`, `_`, `+` and `-`, a letter or \
+         digit first, at most 64",
+        printable(name)
+    )))
 }
 
 /// A name for a toolchain that is like `name`.

@@ -7,14 +7,19 @@ use anyhow::{Context, Result};
 use bytesize::ByteSize;
 use serde_json::{Value, json};
 
+use crate::base::digest::Digest;
 use crate::cli::compile::engine_for_info;
 use crate::cli::exit::Usage;
 use crate::cli::home::installed_toolchains;
+use crate::cli::install;
 use crate::cli::signatures::{Keys, Verdict};
 use crate::cli::text::{count, printable};
 use crate::engine::ModuleInfo;
-use crate::toolchain::{Code, MANIFEST, Temporary, signature_in};
-use crate::{InstalledToolchains, Manifest, Module, ProgramEntry, Toolchain};
+use crate::toolchain::{Code, MANIFEST, Temporary};
+use crate::{InstalledToolchains, Manifest, Module, ProgramEntry, Toolchain, ToolchainFolder};
+
+/// Most exports of a module that are shown.
+const EXPORTS_SHOWN_MAX: usize = 8;
 
 /// A module of a toolchain.
 struct Inspected {
@@ -42,7 +47,7 @@ impl Inspected {
         json!({
             "path": path, "programs": self.programs, "len_bytes": self.len_bytes, "imports": self.imports(),
             "unknown_imports": self.info.unknown_imports, "proposals": self.info.proposals,
-            "is_command": self.info.is_command, "hermetic": self.is_hermetic(),
+            "exports": self.info.exports, "is_command": self.info.is_command, "hermetic": self.is_hermetic(),
         })
     }
 
@@ -58,6 +63,13 @@ impl Inspected {
             "  imports {}",
             if imports.is_empty() { "nothing".to_owned() } else { imports.join(", ") }
         );
+        if !self.info.exports.is_empty() {
+            let names = self.info.exports.iter().take(EXPORTS_SHOWN_MAX);
+            let names: Vec<String> = names.map(|name| printable(name)).collect();
+            let more = self.info.exports.len() - names.len();
+            let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+            say!("  exports {}{more}", names.join(", "));
+        }
         if !self.info.proposals.is_empty() {
             let proposals: Vec<&str> = self.info.proposals.iter().map(String::as_str).collect();
             say!("  proposals {}", proposals.join(", "));
@@ -79,7 +91,7 @@ impl Inspected {
 
 /// Shows what a toolchain has and needs.
 pub fn inspect(named: &str, json: bool) -> Result<u8> {
-    let Opened { toolchain, signature, _folder } = open(named)?;
+    let Opened { toolchain, digest, signature, _folder } = open(named)?;
     let modules = modules(toolchain.clone())?;
     let manifest = toolchain.manifest();
     if json {
@@ -87,7 +99,7 @@ pub fn inspect(named: &str, json: bool) -> Result<u8> {
         say!(
             "{}",
             json!({
-                "manifest": manifest, "digest": toolchain.digest(), "root": toolchain.root(),
+                "manifest": manifest, "digest": digest, "root": toolchain.root(),
                 "modules": modules, "signature": signature.json(),
             })
         );
@@ -103,7 +115,7 @@ pub fn inspect(named: &str, json: bool) -> Result<u8> {
     if let Some(signer) = signature.described() {
         say!("{}", printable(&signer));
     }
-    say!("digest {}", toolchain.digest());
+    say!("digest {digest}");
     say!("files in {}", toolchain.root());
     for (name, program) in &manifest.programs {
         let ProgramEntry { module, script, .. } = program;
@@ -124,6 +136,8 @@ pub fn inspect(named: &str, json: bool) -> Result<u8> {
 /// A toolchain to be shown.
 struct Opened {
     toolchain: Toolchain,
+    /// The digest by which it is known when it is installed.
+    digest: Digest,
     signature: Verdict,
     /// Where it was unpacked, if it was.
     _folder: Option<Temporary>,
@@ -131,10 +145,10 @@ struct Opened {
 
 fn open(named: &str) -> Result<Opened> {
     let (store, keys, path) = (installed_toolchains()?, Keys::trusted()?, Path::new(named));
-    if store.has(named)? {
+    if store.has(named)? && install::here(named, &store, false)?.is_none() {
         let signature = Verdict::of_installed(&keys, &store, named, None);
         let toolchain = Toolchain::installed(&store, named)?;
-        return Ok(Opened { toolchain, signature, _folder: None });
+        return Ok(Opened { digest: toolchain.digest(), toolchain, signature, _folder: None });
     }
     let cannot = || format!("cannot inspect {}", printable(named));
     let folder = unpacked(path, &store).with_context(cannot)?;
@@ -145,14 +159,16 @@ fn open(named: &str) -> Result<Opened> {
             printable(named)
         ))
     })?;
-    let (text, signed) = (toolchain.manifest().to_text(), signature_in(dir).with_context(cannot)?);
-    let signature = Verdict::of(&keys, text.as_bytes(), signed.as_deref());
-    Ok(Opened { toolchain, signature, _folder: folder })
+    // As it will be installed, with all its files in the manifest.
+    let whole = ToolchainFolder::open(dir).with_context(cannot)?;
+    let text = whole.manifest().to_text();
+    let signature = Verdict::of(&keys, text.as_bytes(), whole.signature());
+    Ok(Opened { digest: whole.digest(), toolchain, signature, _folder: folder })
 }
 
 /// A folder with the files of the bundle `path`; `None` if that is no file.
 #[cfg(feature = "import")]
-fn unpacked(path: &Path, store: &InstalledToolchains) -> Result<Option<Temporary>> {
+pub fn unpacked(path: &Path, store: &InstalledToolchains) -> Result<Option<Temporary>> {
     if !path.is_file() {
         return Ok(None);
     }
@@ -163,7 +179,7 @@ fn unpacked(path: &Path, store: &InstalledToolchains) -> Result<Option<Temporary
 
 #[cfg(not(feature = "import"))]
 #[expect(clippy::unnecessary_wraps, reason = "as with bundles")]
-fn unpacked(_: &Path, _: &InstalledToolchains) -> Result<Option<Temporary>> {
+pub fn unpacked(_: &Path, _: &InstalledToolchains) -> Result<Option<Temporary>> {
     Ok(None)
 }
 

@@ -132,11 +132,31 @@ fn say_line(Manifest { name, version, description, .. }: &Manifest) {
 }
 
 fn gc(json: bool) -> Result<u8> {
-    let removed = installed_toolchains()?.gc()?;
+    let store = installed_toolchains()?;
+    let before = store.versions()?;
+    let removed = store.gc()?;
+    let after = store.versions()?;
+    let versions: Vec<_> = before.into_iter().filter(|version| !after.contains(version)).collect();
     let Removed { contents, bytes } = removed.unwrap_or_default();
     if json {
-        say!("{}", json!({ "contents": contents, "bytes": bytes, "in_use": removed.is_none() }));
-    } else if removed.is_none() {
+        let versions: Vec<_> = versions
+            .iter()
+            .map(|(name, version, digest)| {
+                json!({ "name": name, "version": version, "digest": digest })
+            })
+            .collect();
+        say!(
+            "{}",
+            json!({
+                "contents": contents, "bytes": bytes, "in_use": removed.is_none(), "versions": versions,
+            })
+        );
+        return Ok(0);
+    }
+    for (name, version, _) in versions {
+        say!("removed {name} {}, which no project needs", printable(&version));
+    }
+    if removed.is_none() {
         say!("programs are running, which may need contents: nothing was removed");
     } else {
         say!("removed {}, {}", count(contents, "content"), ByteSize(bytes).display().iec());

@@ -23,8 +23,13 @@ const METADATA_BYTES_MAX: u64 = 1 << 20;
 const GLUE: &[&str] = &["py", "pyc", "pyi", "js", "mjs", "cjs", "ts", "mts", "cts", "map"];
 
 /// Files about a package.
-const ABOUT: &[&str] =
-    &["readme", "license", "licence", "copying", "notice", "changelog", "authors"];
+const ABOUT: &[&str] = &["readme", "changelog", "authors"];
+
+/// Files with what everybody who passes a package on passes on with it.
+const LICENSES: &[&str] = &["license", "licence", "copying", "copyright", "notice"];
+
+/// The folder into which these are copied.
+const LICENSES_FOLDER: &str = "licenses";
 
 /// Unpacks the package `file` into the new folder `dir`, and writes a manifest for it.
 pub fn init(file: &Path, dir: Option<&Path>, name: Option<&str>) -> Result<u8> {
@@ -34,7 +39,7 @@ pub fn init(file: &Path, dir: Option<&Path>, name: Option<&str>) -> Result<u8> {
         .with_context(|| format!("cannot unpack {}", file.display()))?;
     let about = About::read(folder.path(), client)?;
     let name = match (name, dir.and_then(Path::file_name)) {
-        (Some(name), _) => name.to_owned(),
+        (Some(name), _) => draft::expect_name(name)?,
         (None, Some(folder)) if about.name.is_empty() => draft::plain(&folder.to_string_lossy()),
         (None, _) => draft::plain(about.name.rsplit('/').next().unwrap_or_default()),
     };
@@ -46,6 +51,7 @@ pub fn init(file: &Path, dir: Option<&Path>, name: Option<&str>) -> Result<u8> {
     let programs = draft::programs(folder.path(), file)?;
     let mut data = Data::default();
     data.examine(folder.path(), "")?;
+    data.add_licenses(folder.path())?;
     let manifest = Manifest {
         version: if about.version.is_empty() { "0".to_owned() } else { about.version },
         description: about.description,
@@ -77,6 +83,11 @@ pub fn init(file: &Path, dir: Option<&Path>, name: Option<&str>) -> Result<u8> {
 
 /// The kind of the package `file`, by its first bytes.
 fn client_of(file: &Path) -> Result<Client> {
+    let fetch = "fetch a package with `python3 -m pip download --no-deps --only-binary=:all: NAME` or \
+                 `npm pack --ignore-scripts NAME`, and name its file";
+    if !file.is_file() {
+        return Err(Usage(format!("there is no file {}; {fetch}", file.display())).into());
+    }
     let mut head = Vec::new();
     let opened = disk::open(file)?;
     opened
@@ -87,8 +98,7 @@ fn client_of(file: &Path) -> Result<Client> {
         [b'P', b'K', 3, 4] => Ok(Client::Pip),
         [0x1f, 0x8b, ..] => Ok(Client::Npm),
         _ => Err(Usage(format!(
-            "{} is neither a wheel (zip) nor a tarball (tar.gz); fetch one with `pip download --no-deps NAME` or \
-             `npm pack NAME`",
+            "{} is neither a wheel (zip) nor a tarball (tar.gz); {fetch}",
             file.display()
         ))
         .into()),
@@ -165,39 +175,100 @@ struct Data {
     trees: BTreeMap<String, String>,
     /// Folders, and how many of their files are in no tree and may be data.
     left_out: BTreeMap<String, usize>,
+    /// Files with licenses that are in no tree.
+    licenses: Vec<String>,
 }
 
-impl Data {
-    /// Makes a tree of the folder `path` of `dir` if it has data itself, or else of those of its folders that have.
-    fn examine(&mut self, dir: &Path, path: &str) -> Result<()> {
-        let folder = toolchain::at(dir, path);
-        let (mut folders, mut data, mut scripts) = (Vec::new(), 0, 0);
-        for entry in disk::list(&folder)? {
+/// What is in a folder of a package.
+#[derive(Default)]
+struct Contents {
+    folders: Vec<String>,
+    licenses: Vec<String>,
+    /// Files that may be data, and files that call modules.
+    data: usize,
+    glue: usize,
+}
+
+impl Contents {
+    fn of(dir: &Path, path: &str) -> Result<Self> {
+        let mut found = Self::default();
+        for entry in disk::list(&toolchain::at(dir, path))? {
             let Some(name) = entry.file_name().and_then(|name| name.to_str()) else { continue };
             let below = if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") };
             if disk::symlink_metadata(&entry)?.is_dir() {
-                if !name.ends_with(".dist-info") && name != "__pycache__" {
-                    folders.push(below);
+                if name != "__pycache__" {
+                    found.folders.push(below);
                 }
+            } else if begins_with(LICENSES, name) {
+                found.licenses.push(below);
             } else if is_glue(name) {
-                scripts += 1;
+                found.glue += 1;
             } else if !is_about(name) && !is_module(name) {
-                data += 1;
+                found.data += 1;
             }
         }
+        Ok(found)
+    }
+
+    /// Whether more of the files in it and below may be data than call modules.
+    fn are_data(&self, dir: &Path) -> Result<bool> {
+        let (mut data, mut glue, mut left) = (self.data, self.glue, self.folders.clone());
+        while let Some(folder) = left.pop() {
+            let below = Self::of(dir, &folder)?;
+            data += below.data;
+            glue += below.glue;
+            left.extend(below.folders);
+        }
+        Ok(data > glue)
+    }
+}
+
+impl Data {
+    /// Makes a tree of the folder `path` of `dir` if all in it can be data, or else of those of its folders of which that holds:
+    /// a program that finds its files by their places needs them together.
+    fn examine(&mut self, dir: &Path, path: &str) -> Result<()> {
+        let found = Contents::of(dir, path)?;
         // The package's own folder has glue beside its data.
-        if data > 0 && scripts == 0 && !path.is_empty() && path != "package" {
+        let is_own = path.is_empty() || path == "package";
+        if !is_own && !path.ends_with(".dist-info") && found.glue == 0 && found.are_data(dir)? {
             let name = path.rsplit('/').next().unwrap_or(path);
             let name = if self.trees.contains_key(name) { path } else { name };
             self.trees.insert(name.to_owned(), path.to_owned());
             return Ok(());
         }
-        let is_left_out = data > 0 || (scripts > 1 && !folders.is_empty());
-        if is_left_out {
-            self.left_out.insert(path.to_owned(), data.max(scripts));
+        let is_left_out = found.data > 0 || (found.glue > 1 && !found.folders.is_empty());
+        if is_left_out && !path.ends_with(".dist-info") {
+            self.left_out.insert(path.to_owned(), found.data.max(found.glue));
         }
-        folders.iter().try_for_each(|below| self.examine(dir, below))
+        self.licenses.extend(found.licenses);
+        found.folders.iter().try_for_each(|below| self.examine(dir, below))
     }
+
+    /// Copies the licenses that are in no tree to a folder of `dir` of their own, which is a tree: they stay with the programs.
+    fn add_licenses(&mut self, dir: &Path) -> Result<()> {
+        let is_free = disk::symlink_metadata(&dir.join(LICENSES_FOLDER)).is_err();
+        if self.licenses.is_empty() || !is_free || self.trees.contains_key(LICENSES_FOLDER) {
+            return Ok(());
+        }
+        for path in &self.licenses {
+            let from = toolchain::at(dir, path);
+            let Some(text) = disk::read_at_most(&from, METADATA_BYTES_MAX)? else { continue };
+            let name = path.rsplit('/').next().unwrap_or(path);
+            let mut to = format!("{LICENSES_FOLDER}/{name}");
+            if disk::symlink_metadata(&toolchain::at(dir, &to)).is_ok() {
+                to = format!("{LICENSES_FOLDER}/{}", path.replace('/', "-"));
+            }
+            archive::write(dir, &to, &mut &*text, text.len() as u64)?;
+        }
+        self.trees.insert(LICENSES_FOLDER.to_owned(), LICENSES_FOLDER.to_owned());
+        Ok(())
+    }
+}
+
+/// Whether `name`, in any case, begins with one of `beginnings`.
+fn begins_with(beginnings: &[&str], name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    beginnings.iter().any(|beginning| name.starts_with(beginning))
 }
 
 fn is_glue(name: &str) -> bool {
@@ -206,9 +277,8 @@ fn is_glue(name: &str) -> bool {
 }
 
 fn is_about(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    ABOUT.iter().any(|about| name.starts_with(about))
-        || matches!(&*name, "package.json" | "py.typed" | ".ds_store")
+    begins_with(ABOUT, name)
+        || matches!(&*name.to_ascii_lowercase(), "package.json" | "py.typed" | ".ds_store")
 }
 
 fn is_module(name: &str) -> bool {
