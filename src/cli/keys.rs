@@ -104,6 +104,10 @@ fn remove(id: &str, json: bool) -> Result<u8> {
         say!("{}", json!({ "key": id.to_string() }));
     } else {
         say!("key {id} is trusted no longer");
+        note!(
+            "belljar: note: compiled code that was installed on its word is still in the cache; `belljar cache clear` \
+             removes it, and programs are compiled here"
+        );
     }
     Ok(0)
 }

@@ -18,9 +18,9 @@ pub fn run(args: &TrustArgs) -> Result<u8> {
         return revoke(args);
     }
     let project = project_of(args.dir.as_deref())?.not_trusted();
-    let (_, settings) = settings::of_run(&project)?;
-    let mut asked: Vec<String> = settings.ignored.iter().map(|it| printable(&it.grant)).collect();
-    let mut grants: Vec<String> = settings.ignored.into_iter().map(|it| it.grant).collect();
+    let settings = settings::asked(&project)?;
+    let mut asked: Vec<String> = settings.iter().map(|it| printable(&it.grant)).collect();
+    let mut grants: Vec<String> = settings.into_iter().map(|it| it.grant).collect();
     for (name, wanted) in project.file.toolchains.iter().flatten() {
         let Some(source) = &wanted.source else { continue };
         if is_beyond(&project, source) {

@@ -85,9 +85,11 @@ impl ToolchainFolder {
         if !manifest.files.is_empty() {
             problems.differences(&manifest.files, &mut found.files);
         }
+        let mut read = HashSet::new();
         for (name, program) in &manifest.programs {
             if let Some(module) = &program.module
                 && found.files.contains_key(module)
+                && read.insert(module)
                 && let Err(error) = Module::read(&at(dir, module))
             {
                 let message = error.to_string().replace(&*at(dir, module).to_string_lossy(), "it");
@@ -101,7 +103,7 @@ impl ToolchainFolder {
                 problems.add(&["programs", name, "script"], &file, message);
             }
         }
-        let Collected { files, contents } = found;
+        let Collected { files, contents, .. } = found;
         manifest.files = files;
         let toolchain = Self { dir: dir.to_owned(), manifest, contents, signature: None };
         Ok((toolchain, problems.0))
@@ -147,9 +149,25 @@ impl ToolchainFolder {
     /// # Errors
     /// [`InstallError`]; the old version is then still installed.
     pub fn install(&self, store: &InstalledToolchains) -> Result<Digest, InstallError> {
+        self.install_if(store, || Ok(()))
+    }
+
+    /// As [`ToolchainFolder::install`], if `check` agrees, while which no other process changes the store.
+    ///
+    /// # Errors
+    /// As [`ToolchainFolder::install`]; that of `check`.
+    pub(crate) fn install_if<E: From<InstallError>>(
+        &self,
+        store: &InstalledToolchains,
+        check: impl FnOnce() -> Result<(), E>,
+    ) -> Result<Digest, E> {
         let open = |path: &str| self.open_file(path);
+        let lock = store.lock().map_err(InstallError::from)?;
+        check()?;
         let manifest = self.manifest.clone();
-        let digest = store.install(manifest, self.signature(), &self.contents, &open, false)?;
+        let digest =
+            store.install(&lock, manifest, self.signature(), &self.contents, &open, false)?;
+        drop(lock);
         // What cannot be removed now only costs space.
         let _ = store.tidy();
         Ok(digest)
@@ -161,7 +179,8 @@ impl ToolchainFolder {
     /// [`InstallError`].
     pub fn install_version(&self, store: &InstalledToolchains) -> Result<Digest, InstallError> {
         let open = |path: &str| self.open_file(path);
-        store.install(self.manifest.clone(), self.signature(), &self.contents, &open, true)
+        let lock = store.lock()?;
+        store.install(&lock, self.manifest.clone(), self.signature(), &self.contents, &open, true)
     }
 
     /// The digest of its manifest, by which it is known when it is installed.
@@ -276,6 +295,8 @@ type Files = BTreeMap<String, FileEntry>;
 /// Files of a folder, and the digests of their contents.
 #[derive(Default)]
 struct Collected {
+    /// The folders that are complete.
+    folders: HashSet<String>,
     files: Files,
     contents: BTreeMap<String, Digest>,
 }
@@ -313,6 +334,9 @@ impl Collected {
         if depth == DEPTH_MAX {
             return Err(wrong(format!("it lies below more than {DEPTH_MAX} folders")));
         }
+        if !self.folders.insert(path.to_owned()) {
+            return Ok(());
+        }
         for entry in disk::list(&on_disk)? {
             let name = entry.file_name().and_then(|name| name.to_str());
             let name = name.ok_or_else(|| wrong(format!("{} is not UTF-8", entry.display())))?;
@@ -322,5 +346,32 @@ impl Collected {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "the tests use the disk")]
+mod tests {
+    use super::*;
+
+    /// What is checked before the store is locked may have changed by then.
+    #[test]
+    fn check_under_the_lock_keeps_a_toolchain_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("t");
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join("t.wasm"), b"\0asm\x01\0\0\0").unwrap();
+        let manifest = r#"{"format": "1.0", "name": "t", "version": "1", "programs": {"t": {"module": "t.wasm"}}}"#;
+        std::fs::write(folder.join(MANIFEST), manifest).unwrap();
+        let toolchain = ToolchainFolder::open(&folder).unwrap();
+        let store = InstalledToolchains::new(dir.path().join("store"));
+        let refused = toolchain.install_if(&store, || {
+            let error = InstallError::File { path: "t".to_owned(), message: "refused".to_owned() };
+            Err(error)
+        });
+        assert!(refused.unwrap_err().to_string().contains("refused"));
+        assert!(!store.has("t").unwrap());
+        toolchain.install(&store).unwrap();
+        assert!(store.has("t").unwrap());
     }
 }

@@ -217,19 +217,20 @@ impl InstalledToolchains {
     /// Installs the toolchain `manifest` in place of one of the same name, or as a version beside it: see
     /// [`InstalledToolchains::version`]. `contents` has the digest of each of its files, which `open` opens by its path.
     ///
-    /// A killed process leaves the old toolchain or the new one, and at most contents that [`Self::gc`] removes.
+    /// A killed process leaves the old toolchain or the new one, and at most contents that [`Self::gc`] removes. `_lock` is
+    /// the store's.
     ///
     /// # Errors
     /// [`InstallError`]; nothing is then installed.
     pub(super) fn install(
         &self,
+        _lock: &File,
         mut manifest: Manifest,
         signature: Option<&str>,
         contents: &BTreeMap<String, Digest>,
         open: &dyn Fn(&str) -> Result<File, DiskError>,
         as_version: bool,
     ) -> Result<Digest, InstallError> {
-        let _lock = self.lock()?;
         let mut files = Vec::new();
         for (path, &content) in contents {
             let Some(&FileEntry { len_bytes, executable, .. }) = manifest.files.get(path) else {
@@ -240,6 +241,13 @@ impl InstalledToolchains {
         }
         let list = file_list::encode(files.iter().copied());
         let (list, text) = (self.keep(&list)?, manifest.to_text());
+        let too_long = |what: &str| InstallError::File {
+            path: super::manifest::MANIFEST.to_owned(),
+            message: format!("{what} has more than {RECORD_BYTES_MAX} bytes"),
+        };
+        if text.len() as u64 > RECORD_BYTES_MAX {
+            return Err(too_long("it"));
+        }
         let digest = self.keep(text.as_bytes())?;
         let is_module = |file: &&StoredFile| {
             manifest.programs.values().any(|program| program.module.as_deref() == Some(file.path))
@@ -258,7 +266,12 @@ impl InstalledToolchains {
         let kept = || kept().filter(|record| record.digest == digest)?.signature;
         let signature = signature.map(str::to_owned).or_else(kept);
         let record = Record { manifest, digest, list, modules, signature };
-        atomic_file::write(&path, &[&to_json(&record)])?;
+        let text = to_json(&record);
+        // It could not be read again.
+        if text.len() as u64 > RECORD_BYTES_MAX {
+            return Err(too_long("the record of it"));
+        }
+        atomic_file::write(&path, &[&text])?;
         Ok(digest)
     }
 

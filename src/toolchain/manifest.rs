@@ -20,6 +20,15 @@ pub const SIGNATURE: &str = "toolchain.json.minisig";
 /// Longest signature, in bytes: comments of minisign have at most 8 KiB.
 pub const SIGNATURE_BYTES_MAX: u64 = 16 << 10;
 
+/// Longest description, license and homepage, in bytes.
+const TEXT_BYTES_MAX: usize = 16 << 10;
+
+/// Most programs of a toolchain.
+const PROGRAMS_MAX: usize = 10_000;
+
+/// Most trees of a toolchain.
+const TREES_MAX: usize = 1000;
+
 /// In arguments and variables of a program: the directory of its toolchain in the namespace.
 const PLACEHOLDER: &str = "{toolchain}";
 
@@ -82,8 +91,15 @@ impl fmt::Display for Problem {
     }
 }
 
+/// Most problems that an error shows.
+const PROBLEMS_SHOWN_MAX: usize = 20;
+
 fn lines(problems: &[Problem]) -> String {
-    let lines: Vec<String> = problems.iter().map(Problem::to_string).collect();
+    let mut lines: Vec<String> =
+        problems.iter().take(PROBLEMS_SHOWN_MAX).map(Problem::to_string).collect();
+    if problems.len() > lines.len() {
+        lines.push(format!("and {} more", problems.len() - lines.len()));
+    }
     lines.join("\n")
 }
 
@@ -275,6 +291,19 @@ impl Manifest {
         if self.programs.is_empty() {
             checks.wrong(&["programs"], "a toolchain needs at least one program");
         }
+        let texts = [&self.description, &self.license, &self.homepage];
+        for (name, text) in ["description", "license", "homepage"].iter().zip(texts) {
+            if text.as_ref().is_some_and(|text| text.len() > TEXT_BYTES_MAX) {
+                checks
+                    .wrong(&[name], &format!("expected a text of at most {TEXT_BYTES_MAX} bytes"));
+            }
+        }
+        if self.programs.len() > PROGRAMS_MAX || self.trees.len() > TREES_MAX {
+            let message =
+                format!("a toolchain has at most {PROGRAMS_MAX} programs and {TREES_MAX} trees");
+            checks.wrong(&[], &message);
+            return checks.0;
+        }
         for (name, program) in &self.programs {
             self.check_program(name, program, &mut checks);
         }
@@ -423,8 +452,12 @@ impl Checks {
 
     fn path(&mut self, pointer: &[&str], path: &str) {
         if !names::is_below_a_folder(path) {
+            let shown: String = path.chars().take(100).collect();
             let message = format!(
-                "{path:?} cannot be a path: expected names separated by `/`, without `.`, `..`, `\\` and `:`"
+                "{shown:?} cannot be a path: expected names separated by `/`, without `.`, `..`, `\\` and `:`, at \
+                 most {} names and {} bytes",
+                names::PATH_NAMES_MAX,
+                names::PATH_BYTES_MAX
             );
             self.wrong(pointer, &message);
         }

@@ -26,8 +26,18 @@ pub fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || "._+-".contains(c)
 }
 
-/// Whether `path` is a path below a folder on any system: names separated by `/`, without `.`, `..`, `\` and `:`.
+/// Longest path of a file of a toolchain, in bytes.
+pub const PATH_BYTES_MAX: usize = 1024;
+
+/// Most names of such a path.
+pub const PATH_NAMES_MAX: usize = 64;
+
+/// Whether `path` is a path below a folder on any system: names separated by `/`, without `.`, `..`, `\` and `:`, at most
+/// [`PATH_NAMES_MAX`].
 pub fn is_below_a_folder(path: &str) -> bool {
+    if path.len() > PATH_BYTES_MAX || path.split('/').count() > PATH_NAMES_MAX {
+        return false;
+    }
     let is_name = |name: &str| !matches!(name, "" | "." | "..");
     !path.contains(['\\', '\0', ':']) && path.split('/').all(is_name) && VPath::parse(path).is_ok()
 }

@@ -75,15 +75,21 @@ impl InstalledToolchains {
             if !name.as_encoded_bytes().starts_with(TEMPORARY_PREFIX.as_bytes()) {
                 continue;
             }
+            // Its process removes it without the lock, so that it may be gone at any moment.
+            let Ok(metadata) = disk::symlink_metadata(&path) else { continue };
             // Records are written under the lock.
-            if !disk::symlink_metadata(&path)?.is_dir() {
+            if !metadata.is_dir() {
                 disk::remove_file(&path)?;
                 continue;
             }
-            let held = disk::open_lock(&path.join(HELD))?;
-            if held.try_lock().is_ok() {
-                drop(held);
-                disk::remove_dir_all(&path)?;
+            let is_abandoned = match disk::open(&path.join(HELD)) {
+                Ok(held) => held.try_lock().is_ok(),
+                // Its process was killed while it made it, or removes it now.
+                Err(_) => true,
+            };
+            if is_abandoned {
+                // What cannot be removed must not keep what can be.
+                let _ = disk::remove_dir_all(&path);
             }
         }
         Ok(())

@@ -126,7 +126,7 @@ fn a_wheel_becomes_a_toolchain() {
     assert_eq!(out, "print-it 3.1: print\n");
     let again = scene.call(&init);
     assert_eq!(again.status.code(), Some(2));
-    assert!(stderr(&again).contains("print-it exists; name a new folder"), "{}", stderr(&again));
+    assert!(stderr(&again).contains("print-it exists; name a new one"), "{}", stderr(&again));
 }
 
 #[test]
@@ -413,6 +413,8 @@ fn a_home_that_others_can_write_to_is_refused() {
     let scene = Scene::new();
     toolchain(&scene, &[("t", r#"(module (func (export "_start")))"#)], &[]);
     scene.succeed(&["install", "--quiet", "tools"]);
+    scene.succeed(&["keys", "generate", "--no-password", "key"]);
+    scene.succeed(&["keys", "trust", "key.pub"]);
     let set = |mode| {
         let mode = std::fs::Permissions::from_mode(mode);
         std::fs::set_permissions(scene.path("home"), mode).unwrap();

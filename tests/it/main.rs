@@ -9,6 +9,8 @@ mod cli;
 mod code_cache;
 mod conformance;
 mod determinism;
+#[cfg(feature = "import")]
+mod distribution_attacks;
 mod docs;
 mod drafts;
 mod egress;

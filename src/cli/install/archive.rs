@@ -13,7 +13,10 @@ use crate::base::disk;
 use crate::toolchain::{at, names};
 
 /// Most bytes that are unpacked.
-const BYTES_MAX: u64 = 4 << 30;
+pub const BYTES_MAX: u64 = 4 << 30;
+
+/// Longest description of an entry of tar, in bytes.
+const EXTENSION_BYTES_MAX: u64 = 64 << 10;
 
 /// Most entries of an archive.
 const ENTRIES_MAX: usize = 1_000_000;
@@ -109,17 +112,32 @@ impl Unpacking<'_> {
 
     fn tar(&mut self, archive: &mut dyn Read, take: &mut Take<'_, Self>) -> Result<()> {
         let mut archive = tar::Archive::new(archive);
-        for (index, entry) in archive.entries()?.enumerate() {
+        // The name of the next entry, if entries before it say so.
+        let mut long_name = None;
+        // The library would read extensions of any length into memory.
+        for (index, entry) in archive.entries()?.raw(true).enumerate() {
             let mut entry = entry?;
             if index == ENTRIES_MAX {
                 bail!("it has more than {ENTRIES_MAX} entries");
             }
             let kind = entry.header().entry_type();
-            if kind.is_dir() || kind.is_pax_global_extensions() {
+            if kind.is_gnu_longname() || kind.is_pax_local_extensions() {
+                let text = extension(&mut entry)?;
+                long_name = if kind.is_gnu_longname() {
+                    text.split(|byte| *byte == 0).next().map(<[u8]>::to_vec)
+                } else {
+                    path_in_pax(&text)?.or(long_name)
+                };
                 continue;
             }
-            let path = entry.path()?.into_owned();
-            let name = path.to_str().context("a path is not UTF-8")?.to_owned();
+            if kind.is_gnu_longlink() || kind.is_pax_global_extensions() {
+                continue;
+            }
+            let name = long_name.take().unwrap_or_else(|| entry.path_bytes().into_owned());
+            if kind.is_dir() {
+                continue;
+            }
+            let name = String::from_utf8(name).context("a path is not UTF-8")?;
             take(self, &name, kind.is_file(), &mut entry)?;
         }
         Ok(())
@@ -154,6 +172,32 @@ impl Unpacking<'_> {
     }
 }
 
+/// The content of an entry of tar that describes the next one.
+fn extension(entry: &mut impl Read) -> Result<Vec<u8>> {
+    let mut text = Vec::new();
+    entry.take(EXTENSION_BYTES_MAX + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > EXTENSION_BYTES_MAX {
+        bail!("it describes an entry with more than {EXTENSION_BYTES_MAX} bytes");
+    }
+    Ok(text)
+}
+
+/// The path that an extension of pax gives the next entry.
+fn path_in_pax(text: &[u8]) -> Result<Option<Vec<u8>>> {
+    let mut path = None;
+    for extension in tar::PaxExtensions::new(text) {
+        let extension = extension?;
+        match extension.key_bytes() {
+            b"path" => path = Some(extension.value_bytes().to_vec()),
+            b"size" => {
+                bail!("the length of an entry is in an extension, as if it had more than 8 GiB")
+            }
+            _ => {}
+        }
+    }
+    Ok(path)
+}
+
 /// Takes in an entry of an archive: its name, whether it is a regular file, and its content.
 type Take<'a, T> = dyn FnMut(&mut T, &str, bool, &mut dyn Read) -> Result<()> + 'a;
 
@@ -163,7 +207,8 @@ type Take<'a, T> = dyn FnMut(&mut T, &str, bool, &mut dyn Read) -> Result<()> + 
 /// The path leads elsewhere, or exists; the content has more than `bytes_max`.
 pub fn write(into: &Path, path: &str, content: &mut dyn Read, bytes_max: u64) -> Result<u64> {
     if !names::is_below_a_folder(path) {
-        bail!("the path {path:?} leads elsewhere");
+        let shown: String = path.chars().take(100).collect();
+        bail!("the path {shown:?} leads elsewhere, or is too long or too deep");
     }
     let target = at(into, path);
     if let Some(parent) = target.parent() {

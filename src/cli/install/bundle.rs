@@ -16,7 +16,7 @@ use crate::base::disk::{self, DiskError};
 use crate::cli::exit::Usage;
 use crate::cli::text::printable;
 use crate::toolchain::{
-    FileEntry, MANIFEST, MANIFEST_BYTES_MAX, SIGNATURE, SIGNATURE_BYTES_MAX, at,
+    FileEntry, MANIFEST, MANIFEST_BYTES_MAX, SIGNATURE, SIGNATURE_BYTES_MAX, at, digests,
 };
 use crate::{Manifest, ToolchainFolder};
 
@@ -105,8 +105,9 @@ fn write_with(
     for (name, entry) in modules.files(manifest) {
         archive.start_file(name, options(entry.len_bytes, entry.executable))?;
         let opened = toolchain.open_file(name)?;
-        let copied = std::io::copy(&mut opened.take(entry.len_bytes + 1), &mut archive)?;
-        if copied != entry.len_bytes {
+        let mut copying = Copying { from: opened.take(entry.len_bytes + 1), to: &mut archive };
+        let (sha256, _, len_bytes) = digests::of_reader(&mut copying)?;
+        if (&sha256, len_bytes) != (&entry.sha256, entry.len_bytes) {
             bail!("{name} changed while it was packed");
         }
     }
@@ -194,10 +195,19 @@ pub fn unpack(file: &Path, into: &Path, modules: Modules) -> Result<Unpacked> {
         let found = archive.len().saturating_sub(own);
         bail!("it has {found} files, and its manifest {}", files.len());
     }
+    let all = files.values().try_fold(0_u64, |sum, file| sum.checked_add(file.len_bytes));
+    if all.is_none_or(|bytes| bytes > archive::BYTES_MAX) {
+        bail!("its files have more than {} bytes, which a toolchain may have", archive::BYTES_MAX);
+    }
+    // From where to where the entries are.
+    let mut taken = Vec::new();
     for index in 0..archive.len() {
         let mut entry =
             archive.by_index(index).with_context(|| format!("entry {index} is damaged"))?;
         let name = entry.name()?.into_owned();
+        let end = entry.data_start().and_then(|start| start.checked_add(entry.compressed_size()));
+        let end = end.with_context(|| format!("{name:?} lies nowhere"))?;
+        taken.push((entry.header_start(), end));
         if name == MANIFEST || name == SIGNATURE || is_code(&name) {
             continue;
         }
@@ -214,6 +224,10 @@ pub fn unpack(file: &Path, into: &Path, modules: Modules) -> Result<Unpacked> {
         if stated.executable {
             disk::set_executable(&at(into, &name))?;
         }
+    }
+    taken.sort_unstable();
+    if taken.windows(2).any(|two| two[1].0 < two[0].1) {
+        bail!("two of its entries are the same bytes");
     }
     Ok(Unpacked { manifest, signature })
 }
@@ -233,6 +247,20 @@ fn entries(file: &mut File, start: u64) -> Result<usize> {
         count += 1;
     }
     Ok(count)
+}
+
+/// Writes what is read to another place.
+struct Copying<R, W> {
+    from: R,
+    to: W,
+}
+
+impl<R: Read, W: Write> Read for Copying<R, W> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.from.read(buffer)?;
+        self.to.write_all(&buffer[..count])?;
+        Ok(count)
+    }
 }
 
 /// The manifest in the bundle `file`; nothing else is checked.
@@ -287,4 +315,29 @@ fn manifest(archive: &mut ZipArchive<impl Read + Seek>) -> Result<Manifest> {
         bail!("its {MANIFEST} has no `files`");
     }
     Ok(manifest)
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "the tests use the disk")]
+mod tests {
+    use super::*;
+
+    /// Its length was compared alone.
+    #[test]
+    fn file_that_changes_while_it_is_packed_does_not_get_into_the_bundle() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("t");
+        disk::create_private_dir_all(&folder).unwrap();
+        let write = |name: &str, text: &[u8]| std::fs::write(folder.join(name), text).unwrap();
+        write("t.wasm", b"\0asm\x01\0\0\0");
+        write(
+            MANIFEST,
+            br#"{"format": "1.0", "name": "t", "version": "1", "programs": {"t": {"module": "t.wasm"}}}"#,
+        );
+        let toolchain = ToolchainFolder::open(&folder).unwrap();
+        write("t.wasm", b"\0asm\x01\0\0\x01");
+        let error = pack(&toolchain, &[], &dir.path().join("t.belljar")).unwrap_err();
+        assert!(format!("{error:#}").contains("t.wasm changed while it was packed"), "{error:#}");
+        assert!(!dir.path().join("t.belljar").exists());
+    }
 }

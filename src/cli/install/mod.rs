@@ -65,7 +65,9 @@ pub fn install(args: &InstallArgs) -> Result<u8> {
         let precompiled = unpacked.take_compiled(&signing, args).with_context(cannot)?;
         let compiled = if args.no_compile { 0 } else { compile(&unpacked.toolchain, args)? };
         let shown = Progress::start(format!("installing {}", manifest.name), args.quiet);
-        let digest = unpacked.toolchain.install(&store).with_context(cannot)?;
+        // Another process may have installed something else in the meantime.
+        let still = || signing.examine(&mut unpacked.toolchain.clone(), &store).map(drop);
+        let digest = unpacked.toolchain.install_if(&store, still).with_context(cannot)?;
         drop(shown);
         signing.keep()?;
         if args.json {

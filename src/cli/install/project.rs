@@ -18,7 +18,7 @@ use crate::cli::project::toolchains::{
 use crate::cli::project::{self, PROJECT_FILE, Project, Wanted};
 use crate::cli::signatures::Signer;
 use crate::cli::text::printable;
-use crate::{InstalledToolchains, SignedManifest, Toolchain};
+use crate::{InstalledToolchains, SignedManifest, Toolchain, ToolchainFolder};
 
 /// Installs what the project of the current directory names, as versions beside what is installed by name.
 pub fn install(args: &InstallArgs, store: &InstalledToolchains) -> Result<u8> {
@@ -95,33 +95,12 @@ impl Installing<'_> {
             self.report(&toolchain, &Signer::Nobody, compiled);
             return Ok(None);
         }
-        let in_lock = known;
-        let known = known.filter(|known| {
-            wanted.version.as_ref().is_none_or(|version| *version == known.version)
-        });
-        if known.is_none() && args.locked {
-            bail!(Usage(match in_lock {
-                Some(Locked { version, .. }) => format!(
-                    "{LOCK_FILE} has the version {}, not the one of {PROJECT_FILE}, and --locked forbids to change it",
-                    printable(version)
-                ),
-                None => format!("{LOCK_FILE} does not have it, and --locked forbids to add it"),
-            }));
-        }
+        let known = self.usable(wanted, known)?;
         if let Some(found) = self.found(name, wanted, known)? {
             store.keep_version(name, found.digest)?;
             return Ok(Some(found));
         }
-        let source = wanted.source.as_deref().unwrap_or(name);
-        match recipes::find(source) {
-            // Before its package is fetched.
-            Some(recipe) => wanted.expect_version(name, &recipe?.manifest.version, project)?,
-            None if wanted.source.is_none() => bail!(self.nowhere(name, wanted)?),
-            None => {
-                expect_trusted_registry(project, source)?;
-                expect_within(project, source)?;
-            }
-        }
+        let source = self.source(name, wanted)?;
         let unpacked = open(source, &project.dir, args, store)?;
         let toolchain = &unpacked.toolchain;
         let manifest = toolchain.manifest();
@@ -144,7 +123,7 @@ impl Installing<'_> {
         let shown = Progress::start(format!("installing {name}"), args.quiet);
         self.needs.push(digest);
         store.note_needs(&Lock::path(project), &self.needs, true)?;
-        toolchain.install_version(store)?;
+        self.store_version(toolchain)?;
         drop(shown);
         self.report(toolchain, &signer, compiled);
         // Where the project demands signatures, they were checked.
@@ -153,6 +132,52 @@ impl Installing<'_> {
         }
         let version = toolchain.manifest().version.clone();
         Ok(Some(Locked { name: name.to_owned(), version, digest }))
+    }
+
+    /// `known`, which the lock file has, if `wanted` is not another version.
+    fn usable<'k>(&self, wanted: &Wanted, known: Option<&'k Locked>) -> Result<Option<&'k Locked>> {
+        let is_wanted = |known: &&Locked| {
+            wanted.version.as_ref().is_none_or(|version| *version == known.version)
+        };
+        let usable = known.filter(is_wanted);
+        if usable.is_some() || !self.args.locked {
+            return Ok(usable);
+        }
+        bail!(Usage(match known {
+            Some(Locked { version, .. }) => format!(
+                "{LOCK_FILE} has the version {}, not the one of {PROJECT_FILE}, and --locked forbids to change it",
+                printable(version)
+            ),
+            None => format!("{LOCK_FILE} does not have it, and --locked forbids to add it"),
+        }))
+    }
+
+    /// From where `wanted` is installed.
+    fn source<'w>(&self, name: &'w str, wanted: &'w Wanted) -> Result<&'w str> {
+        let source = wanted.source.as_deref().unwrap_or(name);
+        match recipes::find(source) {
+            // Before its package is fetched.
+            Some(recipe) => wanted.expect_version(name, &recipe?.manifest.version, self.project)?,
+            None if wanted.source.is_none() => bail!(self.nowhere(name, wanted)?),
+            None => {
+                expect_trusted_registry(self.project, source)?;
+                expect_within(self.project, source)?;
+            }
+        }
+        Ok(source)
+    }
+
+    /// Stores `toolchain`. If this project demands no signature, one that is there already stays: another project may demand it.
+    fn store_version(&self, toolchain: &ToolchainFolder) -> Result<()> {
+        let (name, digest) = (&toolchain.manifest().name, toolchain.digest());
+        let stored = || self.store.signed_manifest(name, Some(digest)).ok()?.signature;
+        match stored().filter(|_| self.project.file.signers.is_none()) {
+            Some(kept) => {
+                toolchain.clone().with_signature(Some(kept)).install_version(self.store)?
+            }
+            None => toolchain.install_version(self.store)?,
+        };
+        Ok(())
     }
 
     /// Why `wanted`, which has no source, cannot be installed: it is no recipe.
@@ -220,7 +245,7 @@ impl Installing<'_> {
         Ok(Some(Locked::of(&found)))
     }
 
-    fn report(&mut self, toolchain: &crate::ToolchainFolder, signer: &Signer, compiled: usize) {
+    fn report(&mut self, toolchain: &ToolchainFolder, signer: &Signer, compiled: usize) {
         if self.args.json {
             self.lines.push(line(toolchain.manifest(), toolchain.digest(), signer, compiled));
         } else {

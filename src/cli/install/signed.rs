@@ -6,6 +6,8 @@ use crate::cli::args::toolchain::InstallArgs;
 use crate::cli::exit::Usage;
 #[cfg(feature = "import")]
 use crate::cli::signatures::Verdict;
+#[cfg(feature = "import")]
+use crate::cli::signatures::trusted::TrustedKeys;
 use crate::cli::signatures::{Keys, Signer};
 use crate::cli::text::printable;
 use crate::{InstalledToolchains, Manifest, ToolchainFolder};
@@ -32,6 +34,10 @@ impl Signing {
                 Some(key) => Some(crate::cli::signatures::trusted::key_of(key)?),
                 None => None,
             };
+            // Before anything is taken on the word of a key that cannot be trusted in the end.
+            if let Some(key) = &demanded {
+                TrustedKeys::open()?.expect_can_add(key)?;
+            }
             let trusted = demanded.iter().fold(trusted, Keys::and);
             Ok(Self { trusted, demanded })
         }
@@ -128,7 +134,7 @@ impl Signing {
     pub fn keep(&self) -> Result<()> {
         #[cfg(feature = "import")]
         if let Some(key) = &self.demanded
-            && crate::cli::signatures::trusted::TrustedKeys::open()?.add(key)?
+            && TrustedKeys::open()?.add(key)?
         {
             let id = key.id();
             note!("belljar: key {id} is trusted from now on; `belljar keys remove {id}` ends that");

@@ -70,7 +70,12 @@ fn find() -> Result<Option<Project>> {
 
 /// Whether `dir` has a `belljar.toml` of another user.
 fn is_of_another_user(dir: &Path) -> bool {
-    disk::metadata(&dir.join(PROJECT_FILE)).is_ok_and(|file| own::is_of_another_user(&file))
+    let path = dir.join(PROJECT_FILE);
+    // A link of theirs to a file of this user is theirs, too.
+    [disk::metadata(&path), disk::symlink_metadata(&path)]
+        .iter()
+        .flatten()
+        .any(own::is_of_another_user)
 }
 
 impl Project {

@@ -15,7 +15,7 @@ use crate::cli::args::record::RecordArgs;
 use crate::cli::args::run::RunArgs;
 use crate::cli::args::sandbox::CreateArgs;
 use crate::cli::args::sh::ShArgs;
-use crate::cli::args::values::{self, dir_mount, split_once};
+use crate::cli::args::values::{self, DirMount, Worktree, dir_mount, split_once};
 use crate::cli::args::verify::VerifyArgs;
 use crate::cli::exit::Usage;
 use crate::cli::text::printable;
@@ -45,6 +45,9 @@ struct Setting {
     unless: &'static [&'static str],
 }
 
+/// Most values of an option that can be repeated.
+const VALUES_MAX: usize = 256;
+
 /// Why an option does not count that a project may not set by itself.
 const BEYOND: &str = "it reaches beyond the project";
 
@@ -61,7 +64,7 @@ fn number(text: &str) -> Option<u64> {
 }
 
 fn nanoseconds(text: &str) -> Option<u64> {
-    values::duration(text).ok().and_then(|time| u64::try_from(time.as_nanos()).ok())
+    values::duration(text).ok().map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
 const SETTINGS: &[Setting] = &[
@@ -164,7 +167,7 @@ pub fn add_to(words: Vec<OsString>) -> Result<Vec<OsString>> {
     let Ok(given) = command.clone().try_get_matches_from(&words[own - 1..]) else {
         return Ok(words);
     };
-    let settings = of(project, &command, &given)?;
+    let settings = of(project, &command, &given, runs_natives(&command, &given))?;
     let with = |settings: &[Used]| -> Vec<OsString> {
         let added = settings.iter().map(|setting| setting.word.clone());
         words[..own].iter().cloned().chain(added).chain(words[own..].iter().cloned()).collect()
@@ -201,8 +204,18 @@ pub fn add_to(words: Vec<OsString>) -> Result<Vec<OsString>> {
 pub fn of_run(project: &Project) -> Result<(Command, Settings)> {
     let command = RunArgs::augment_args(Command::new("run"));
     let given = command.clone().try_get_matches_from(["run", "program"])?;
-    let settings = of(project, &command, &given)?;
+    let settings = of(project, &command, &given, runs_natives(&command, &given))?;
     Ok((command, settings))
+}
+
+/// What the untrusted project `project` asks for that needs trust, with some option of the command line or other.
+///
+/// # Errors
+/// [`Usage`] if its `belljar.toml` is wrong.
+pub fn asked(project: &Project) -> Result<Vec<Ignored>> {
+    let command = RunArgs::augment_args(Command::new("run"));
+    let given = command.clone().try_get_matches_from(["run", "program"])?;
+    Ok(of(project, &command, &given, true)?.ignored)
 }
 
 /// The names of all settings.
@@ -215,8 +228,13 @@ pub fn option<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
     command.get_arguments().find(|arg| arg.get_long() == Some(name))
 }
 
-/// The settings of `project` for `command`, whose command line has `given`.
-fn of(project: &Project, command: &Command, given: &ArgMatches) -> Result<Settings> {
+/// The settings of `project` for `command`, whose command line has `given`, and which may run native programs.
+fn of(
+    project: &Project,
+    command: &Command,
+    given: &ArgMatches,
+    runs_natives: bool,
+) -> Result<Settings> {
     let wrong = |name: &str, what: &str| {
         Usage(format!("{}: run.{}: {what}", project.path().display(), printable(name)))
     };
@@ -242,7 +260,7 @@ fn of(project: &Project, command: &Command, given: &ArgMatches) -> Result<Settin
             return Err(wrong(name, "expected a text").into());
         }
         for text in texts(value, is_list).map_err(|what| wrong(name, what))? {
-            match setting.word(text.as_deref(), arg, project)? {
+            match setting.word(text.as_deref(), arg, project, runs_natives)? {
                 Ok(word) if is_list && setting.is_replaced(&word, arg, given) => {}
                 Ok(word) => settings.used.push(Used { name: setting.name, word }),
                 Err((why, grant)) => settings.ignored.push(Ignored {
@@ -257,6 +275,14 @@ fn of(project: &Project, command: &Command, given: &ArgMatches) -> Result<Settin
     Ok(settings)
 }
 
+/// Whether the command line `given` lets native programs run.
+fn runs_natives(command: &Command, given: &ArgMatches) -> bool {
+    ["on-missing", HOST_POLICY].iter().filter_map(|name| option(command, name)).any(|arg| {
+        let values = given.get_raw(arg.get_id().as_str()).into_iter().flatten();
+        values.into_iter().any(|value| value != "deny")
+    })
+}
+
 /// The values of an option; `None` for one without a value.
 fn texts(value: &toml::Value, is_list: bool) -> Result<Vec<Option<String>>, &'static str> {
     let one = |value: &toml::Value| match value {
@@ -268,6 +294,9 @@ fn texts(value: &toml::Value, is_list: bool) -> Result<Vec<Option<String>>, &'st
         _ => Err("expected a text, a number or `true`"),
     };
     match value {
+        toml::Value::Array(values) if is_list && values.len() > VALUES_MAX => {
+            Err("it has more than 256 values")
+        }
         toml::Value::Array(values) if is_list => values.iter().map(one).collect(),
         toml::Value::Array(_) => Err("it takes one value, not a list"),
         value => Ok(vec![one(value)?]),
@@ -281,6 +310,7 @@ impl Setting {
         text: Option<&str>,
         arg: &Arg,
         project: &Project,
+        runs_natives: bool,
     ) -> Result<Result<OsString, (String, String)>> {
         let Some(text) = text else {
             let grant = format!("{} = true", self.name);
@@ -294,8 +324,11 @@ impl Setting {
             Rule::Any => None,
             Rule::Only(value) => (text != *value).then(|| format!("only {value:?} is harmless")),
             Rule::Nothing => Some(BEYOND.to_owned()),
-            Rule::Variables => (split_once(&text, "=").is_none())
-                .then(|| "it passes a variable of yours on".to_owned()),
+            Rule::Variables if split_once(&text, "=").is_none() => {
+                Some("it passes a variable of yours on".to_owned())
+            }
+            Rule::Variables => runs_natives
+                .then(|| "native programs, their loader and interpreters would obey it".to_owned()),
             Rule::AtMost(parse) => {
                 let default = arg.get_default_values().first().and_then(|value| value.to_str());
                 let most = default.map_or(Some(u64::MAX), parse);
@@ -337,10 +370,22 @@ impl Setting {
 
     /// Makes the path that `text` begins with absolute; returns why it is beyond the project, if it is.
     fn within(&self, text: &mut OsString, project: &Project) -> Option<String> {
-        let given = text.clone();
-        let (path, rest) = match split_once(&given, "::") {
-            Some((path, rest)) if self.name != "host-answers" => (path, Some(rest)),
-            _ => (given.clone(), None),
+        // The path is taken out as the option itself does it: what is examined is what is used.
+        let (path, rest) = match self.name {
+            "dir" => match dir_mount(text.clone()) {
+                // The program finds it under the name that it has in the file.
+                Ok(DirMount { host, guest, read_only, .. }) => {
+                    let read_only = if read_only { "::ro" } else { "" };
+                    (host, Some(format!("{guest}{read_only}")))
+                }
+                // The option says what is wrong.
+                Err(_) => return None,
+            },
+            "worktree" => {
+                let Worktree { host, read_only } = text.clone().into();
+                (host, read_only.then(|| "ro".to_owned()))
+            }
+            _ => (text.clone().into(), None),
         };
         let found = project.path_within(Path::new(&path));
         let leads_to = || {
@@ -348,21 +393,13 @@ impl Setting {
             disk::canonical(&path).unwrap_or(path)
         };
         *text = found.clone().unwrap_or_else(leads_to).into();
-        // The program finds it under the name that it has in the file.
-        let rest = match (self.name, dir_mount(given)) {
-            ("dir", Ok(mount)) => {
-                let read_only = if mount.read_only { "::ro" } else { "" };
-                Some(OsString::from(format!("{}{read_only}", mount.guest)))
-            }
-            _ => rest,
-        };
         if let Some(rest) = rest {
             text.push(OsStr::new("::"));
             text.push(rest);
         }
         found.is_none().then(|| {
             let path = printable(&path.to_string_lossy());
-            format!("{path} is outside of the project")
+            format!("{path} is outside of the project, or its path contains `::`")
         })
     }
 }

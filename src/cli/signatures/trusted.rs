@@ -59,18 +59,28 @@ impl TrustedKeys {
     /// # Errors
     /// Another key has its ID; the file cannot be written.
     pub fn add(&self, key: &PublicKey) -> Result<bool> {
+        if !self.expect_can_add(key)? {
+            return Ok(false);
+        }
+        disk::create_private_dir_all(&self.dir)?;
+        atomic_file::write(&self.path(key.id()), &[key.to_text().as_bytes()])?;
+        Ok(true)
+    }
+
+    /// Checks that `key` can be added; returns whether it is new.
+    ///
+    /// # Errors
+    /// Another key has its ID.
+    pub fn expect_can_add(&self, key: &PublicKey) -> Result<bool> {
         let id = key.id();
         match self.all()?.iter().find(|known| known.id() == id) {
-            Some(known) if known == key => return Ok(false),
+            Some(known) if known == key => Ok(false),
             Some(_) => bail!(Usage(format!(
                 "another key with the ID {id} is trusted, and IDs are not given twice by chance: ask the owner \
                  which one is theirs; `belljar keys remove {id}` removes the one that is trusted"
             ))),
-            None => {}
+            None => Ok(true),
         }
-        disk::create_private_dir_all(&self.dir)?;
-        atomic_file::write(&self.path(id), &[key.to_text().as_bytes()])?;
-        Ok(true)
     }
 
     /// Removes the key `id`; returns whether it was there.

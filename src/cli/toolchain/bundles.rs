@@ -1,6 +1,6 @@
 //! `belljar toolchain pack`, `push` and `unpack`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use bytesize::ByteSize;
@@ -40,17 +40,10 @@ pub fn pack(
     } else {
         install::signed::expect_not_wrong(&toolchain)?;
     }
-    let Manifest { name, version, files, .. } = toolchain.manifest();
-    let output = if let Some(output) = output {
-        output.to_owned()
-    } else if version.chars().all(names::is_plain) {
-        format!("{name}-{version}.{}", bundle::EXTENSION).into()
-    } else {
-        let version = printable(version);
-        let message = format!(
-            "the version {version:?} cannot be part of a file's name; name it with --output"
-        );
-        return Err(Usage(message).into());
+    let Manifest { name, files, .. } = toolchain.manifest();
+    let output = match output {
+        Some(output) => output.to_owned(),
+        None => file_name(toolchain.manifest())?,
     };
     let all: u64 = files.values().map(|file| file.len_bytes).sum();
     let shown =
@@ -67,6 +60,20 @@ pub fn pack(
     };
     say!("wrote {}: {files}, {}{signed}", output.display(), ByteSize(bytes).display().iec());
     Ok(0)
+}
+
+/// The usual name of a bundle of a toolchain.
+///
+/// # Errors
+/// [`Usage`] if its version cannot be part of one.
+pub fn file_name(Manifest { name, version, .. }: &Manifest) -> Result<PathBuf, Usage> {
+    if version.chars().all(names::is_plain) {
+        return Ok(format!("{name}-{version}.{}", bundle::EXTENSION).into());
+    }
+    let version = printable(version);
+    Err(Usage(format!(
+        "the version {version:?} cannot be part of a file's name; name it with --output"
+    )))
 }
 
 #[cfg(feature = "oci")]

@@ -63,6 +63,10 @@ pub fn run(args: &ToolchainArgs) -> Result<u8> {
         ToolchainAction::Pull { reference, output, plain_http, quiet } => {
             let registry = Registry::of(reference, *plain_http)?;
             let (_folder, pulled) = oci::pull(&registry, &installed_toolchains()?, *quiet)?;
+            if output.is_none() {
+                // The registry chooses its name.
+                new_folder::expect_none(&bundles::file_name(pulled.manifest())?)?;
+            }
             bundles::pack(pulled, None, output.as_deref(), *quiet)
         }
         #[cfg(feature = "import")]

@@ -27,5 +27,5 @@ pub fn expect_none(dir: &Path) -> Result<(), Usage> {
     if disk::symlink_metadata(dir).is_err() {
         return Ok(());
     }
-    Err(Usage(format!("{} exists; name a new folder", dir.display())))
+    Err(Usage(format!("{} exists; name a new one", dir.display())))
 }

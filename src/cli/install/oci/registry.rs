@@ -35,6 +35,12 @@ const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 /// How often a blob is asked for without a new byte of it.
 const ATTEMPTS_MAX: u32 = 3;
 
+/// How often a blob is asked for at all.
+const ALL_ATTEMPTS_MAX: u32 = 100;
+
+/// Longest blob that is fetched, in bytes.
+const BLOB_BYTES_MAX: u64 = 4 << 30;
+
 /// Most tags that are shown of a repository.
 const TAGS_SHOWN_MAX: usize = 20;
 
@@ -130,10 +136,12 @@ impl Registry {
                 .await
         };
         let found = self.runtime.block_on(fetching);
-        let found = found.with_context(|| {
-            format!("{} sent no whole manifest in {} s", self.name(), ANSWER_TIMEOUT.as_secs())
-        })?;
+        let found = found.with_context(|| self.no_answer())?;
         found.map_err(|error| self.explained(error, "fetch"))
+    }
+
+    fn no_answer(&self) -> String {
+        format!("{} sent no whole answer in {} s", self.name(), ANSWER_TIMEOUT.as_secs())
     }
 
     /// `error` as the reason for which it is not possible to do `what`, with the next step.
@@ -176,13 +184,7 @@ impl Registry {
     /// # Errors
     /// The registry does not answer.
     pub fn tags(&self) -> Result<Vec<String>> {
-        let tags = self.list_tags(TAGS_MAX).with_context(|| {
-            format!(
-                "{} sent no whole list of its tags in {} s",
-                self.name(),
-                ANSWER_TIMEOUT.as_secs()
-            )
-        })?;
+        let tags = self.list_tags(TAGS_MAX).with_context(|| self.no_answer())?;
         tags.map_err(|error| self.explained(error, "list the tags of"))
     }
 
@@ -214,6 +216,11 @@ impl Registry {
         let Some(hex) = hex else { bail!("{} is not a SHA-256 digest", printable(digest)) };
         let len_bytes = u64::try_from(descriptor.size)
             .with_context(|| format!("the blob {digest} has the length {}", descriptor.size))?;
+        if len_bytes > BLOB_BYTES_MAX {
+            bail!(
+                "the blob {digest} has {len_bytes} bytes, and at most {BLOB_BYTES_MAX} are fetched"
+            );
+        }
         disk::create_private_dir_all(dir)?;
         let path = dir.join(hex);
         let mut file = loop {
@@ -224,7 +231,7 @@ impl Registry {
                 break file;
             }
         };
-        let mut attempts = 0;
+        let (mut attempts, mut all_attempts) = (0, 0);
         loop {
             let before = file.metadata().map_err(DiskError::new("examine", &path))?.len();
             if before == len_bytes {
@@ -236,6 +243,12 @@ impl Registry {
             let fetched = self.runtime.block_on(self.fetch(digest, len_bytes, &mut file, shown));
             let after = file.metadata().map_err(DiskError::new("examine", &path))?.len();
             attempts = if after > before { 0 } else { attempts + 1 };
+            all_attempts += 1;
+            if all_attempts == ALL_ATTEMPTS_MAX && after < len_bytes {
+                bail!(
+                    "the blob {digest} came in more than {ALL_ATTEMPTS_MAX} pieces; try again later"
+                );
+            }
             match fetched {
                 Err(Failure::Wrong(error)) => return Err(error),
                 _ if after == len_bytes => break,
@@ -270,7 +283,10 @@ impl Registry {
         let offset = file.seek(SeekFrom::End(0)).map_err(Failure::wrong)?;
         // Without the URLs of its descriptor, which may lead anywhere.
         let asked = self.client.pull_blob_stream_partial(&self.reference, digest, offset, None);
-        let (mut stream, mut written) = match asked.await.map_err(Failure::transfer)? {
+        let answer = timeout(ANSWER_TIMEOUT, asked)
+            .await
+            .map_err(|_| Failure::Wrong(anyhow::anyhow!(self.no_answer())))?;
+        let (mut stream, mut written) = match answer.map_err(Failure::transfer)? {
             BlobResponse::Partial(stream) => (stream, offset),
             BlobResponse::Full(stream) => {
                 file.set_len(0).map_err(Failure::wrong)?;
@@ -300,8 +316,9 @@ impl Registry {
     pub fn log_in(&self) -> Result<()> {
         let operation = RegistryOperation::Push;
         let asked = self.client.auth(&self.reference, &self.auth, operation);
-        let asked = self.runtime.block_on(asked);
-        asked.map(drop).map_err(|error| self.explained(error, "push"))
+        let answer = self.runtime.block_on(async { timeout(ANSWER_TIMEOUT, asked).await });
+        let answer = answer.with_context(|| self.no_answer())?;
+        answer.map(drop).map_err(|error| self.explained(error, "push"))
     }
 
     /// Pushes the content of `file`, unless the repository has it.
@@ -323,10 +340,13 @@ impl Registry {
                 Err(error) => Some(Err(OciDistributionError::IoError(error))),
             }
         };
+        let asked = self.client.blob_exists(&self.reference, digest);
+        let exists = self.runtime.block_on(async { timeout(ANSWER_TIMEOUT, asked).await });
+        let exists = exists.with_context(|| self.no_answer())?;
+        if exists.map_err(|error| self.explained(error, "push a blob to"))? {
+            return Ok(());
+        }
         let pushed = self.runtime.block_on(async {
-            if self.client.blob_exists(&self.reference, digest).await? {
-                return Ok(());
-            }
             let (pieces, size) = (stream::iter(std::iter::from_fn(next)), Some(len_bytes));
             self.client.push_blob_stream(&self.reference, pieces, digest, size).await.map(drop)
         });
@@ -339,10 +359,12 @@ impl Registry {
     /// The registry does not take it.
     pub fn push_manifest(&self, manifest: OciImageManifest) -> Result<String> {
         let manifest = OciManifest::Image(manifest);
-        let pushed = self.runtime.block_on(async {
+        let pushing = async {
             self.client.push_manifest(&self.reference, &manifest).await?;
             self.client.fetch_manifest_digest(&self.reference, &self.auth).await
-        });
+        };
+        let pushed = self.runtime.block_on(async { timeout(ANSWER_TIMEOUT, pushing).await });
+        let pushed = pushed.with_context(|| self.no_answer())?;
         pushed.map_err(|error| self.explained(error, "push the manifest of"))
     }
 }
