@@ -91,6 +91,29 @@ pub fn unpack_bundle(file: &std::path::Path, into: &std::path::Path) -> Result<(
     install::bundle::open(file, into).map(drop).map_err(|error| format!("{error:#}"))
 }
 
+/// Unpacks all regular files of the package `file`, a wheel or a tarball of npm, into the empty folder `into`, for tests with
+/// random packages.
+///
+/// # Errors
+/// Why the package is refused.
+#[cfg(feature = "import")]
+pub fn unpack_package(file: &std::path::Path, into: &std::path::Path) -> Result<(), String> {
+    toolchain::unpack_package(file, into).map(drop).map_err(|error| format!("{error:#}"))
+}
+
+/// Verifies `signature`, a signature of `text` by the public key `key`, both in the formats of minisign, for tests with random
+/// ones.
+///
+/// # Errors
+/// Why the key or the signature is refused.
+#[cfg(feature = "import")]
+pub fn verify_signature(key: &str, text: &[u8], signature: &str) -> Result<(), String> {
+    use crate::toolchain::signature::{PublicKey, Signature};
+    let key = PublicKey::parse(key).map_err(|error| error.to_string())?;
+    let signature = Signature::parse(signature).map_err(|error| error.to_string())?;
+    key.verify(text, &signature).map_err(|error| error.to_string())
+}
+
 /// Parses the command line, carries it out, and returns the exit code.
 pub fn main() -> ExitCode {
     signals::let_long_files_be_errors();

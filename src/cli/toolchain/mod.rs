@@ -12,6 +12,9 @@ mod package;
 
 use std::path::Path;
 
+#[cfg(feature = "import")]
+pub use package::unpack as unpack_package;
+
 use anyhow::Result;
 use bytesize::ByteSize;
 use serde_json::json;

@@ -33,10 +33,8 @@ const LICENSES_FOLDER: &str = "licenses";
 
 /// Unpacks the package `file` into the new folder `dir`, and writes a manifest for it.
 pub fn init(file: &Path, dir: Option<&Path>, name: Option<&str>) -> Result<u8> {
-    let client = client_of(file)?;
     let folder = new_folder::beside(dir.unwrap_or(Path::new("new")))?;
-    let others = archive::unpack_all(file, client, folder.path())
-        .with_context(|| format!("cannot unpack {}", file.display()))?;
+    let (client, others) = unpack(file, folder.path())?;
     let about = About::read(folder.path(), client)?;
     let name = match (name, dir.and_then(Path::file_name)) {
         (Some(name), _) => draft::expect_name(name)?,
@@ -79,6 +77,17 @@ pub fn init(file: &Path, dir: Option<&Path>, name: Option<&str>) -> Result<u8> {
         say!("try it: belljar run --toolchain {} {}", dir.display(), printable(program));
     }
     Ok(0)
+}
+
+/// Unpacks all regular files of the package `file` into the empty folder `into`; returns its kind, and the names of other entries.
+///
+/// # Errors
+/// It is no package; one of its paths leads elsewhere.
+pub fn unpack(file: &Path, into: &Path) -> Result<(Client, Vec<String>)> {
+    let client = client_of(file)?;
+    let others = archive::unpack_all(file, client, into)
+        .with_context(|| format!("cannot unpack {}", file.display()))?;
+    Ok((client, others))
 }
 
 /// The kind of the package `file`, by its first bytes.
