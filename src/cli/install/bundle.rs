@@ -142,11 +142,11 @@ pub struct Unpacked {
 /// [`Usage`] with the next step if it is something else that has to do with toolchains.
 fn opened(file: &Path) -> Result<ZipArchive<File>> {
     let shown = printable(&file.to_string_lossy());
-    let mut head = Vec::new();
-    let read = disk::open(file)?.take(4).read_to_end(&mut head);
+    let (mut content, mut head) = (disk::open(file)?, Vec::new());
+    let read = (&content).take(4).read_to_end(&mut head).and_then(|_| content.rewind());
     read.map_err(DiskError::new("read", file))?;
     let is_zip = head.starts_with(b"PK");
-    let why = match ZipArchive::new(disk::open(file)?) {
+    let why = match ZipArchive::new(content) {
         Ok(archive) if archive.index_for_name(MANIFEST).is_some() => return Ok(archive),
         Ok(_) => format!(
             "it has no {MANIFEST}; if it is a package of PyPI: `belljar toolchain init --from {shown}`"

@@ -136,10 +136,7 @@ impl Installing<'_> {
 
     /// `known`, which the lock file has, if `wanted` is not another version.
     fn usable<'k>(&self, wanted: &Wanted, known: Option<&'k Locked>) -> Result<Option<&'k Locked>> {
-        let is_wanted = |known: &&Locked| {
-            wanted.version.as_ref().is_none_or(|version| *version == known.version)
-        };
-        let usable = known.filter(is_wanted);
+        let usable = known.filter(|known| wanted.is_version(&known.version));
         if usable.is_some() || !self.args.locked {
             return Ok(usable);
         }
@@ -225,10 +222,7 @@ impl Installing<'_> {
             Some(known) => Toolchain::version(store, name, known.digest)?,
             None if args.update || wanted.source.is_some() => None,
             None if store.has(name)? => {
-                let fits = |found: &Toolchain| {
-                    let version = &found.manifest().version;
-                    wanted.version.as_ref().is_none_or(|wanted| wanted == version)
-                };
+                let fits = |found: &Toolchain| wanted.is_version(&found.manifest().version);
                 Some(Toolchain::installed(store, name)?).filter(fits)
             }
             None => None,

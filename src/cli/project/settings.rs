@@ -202,10 +202,7 @@ pub fn add_to(words: Vec<OsString>) -> Result<Vec<OsString>> {
 /// # Errors
 /// [`Usage`] if its `belljar.toml` is wrong.
 pub fn of_run(project: &Project) -> Result<(Command, Settings)> {
-    let command = RunArgs::augment_args(Command::new("run"));
-    let given = command.clone().try_get_matches_from(["run", "program"])?;
-    let settings = of(project, &command, &given, runs_natives(&command, &given))?;
-    Ok((command, settings))
+    of_plain_run(project, false)
 }
 
 /// What the untrusted project `project` asks for that needs trust, with some option of the command line or other.
@@ -213,9 +210,14 @@ pub fn of_run(project: &Project) -> Result<(Command, Settings)> {
 /// # Errors
 /// [`Usage`] if its `belljar.toml` is wrong.
 pub fn asked(project: &Project) -> Result<Vec<Ignored>> {
+    Ok(of_plain_run(project, true)?.1.ignored)
+}
+
+fn of_plain_run(project: &Project, runs_natives: bool) -> Result<(Command, Settings)> {
     let command = RunArgs::augment_args(Command::new("run"));
     let given = command.clone().try_get_matches_from(["run", "program"])?;
-    Ok(of(project, &command, &given, true)?.ignored)
+    let settings = of(project, &command, &given, runs_natives)?;
+    Ok((command, settings))
 }
 
 /// The names of all settings.
@@ -277,10 +279,12 @@ fn of(
 
 /// Whether the command line `given` lets native programs run.
 fn runs_natives(command: &Command, given: &ArgMatches) -> bool {
-    ["on-missing", HOST_POLICY].iter().filter_map(|name| option(command, name)).any(|arg| {
-        let values = given.get_raw(arg.get_id().as_str()).into_iter().flatten();
-        values.into_iter().any(|value| value != "deny")
-    })
+    let has = |name: &str, counts: fn(&OsStr) -> bool| {
+        let values = option(command, name).and_then(|arg| given.get_raw(arg.get_id().as_str()));
+        values.into_iter().flatten().any(counts)
+    };
+    // A command policy may be a file of any name.
+    has("on-missing", |value| value != "deny") || has(HOST_POLICY, |_| true)
 }
 
 /// The values of an option; `None` for one without a value.

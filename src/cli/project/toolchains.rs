@@ -47,13 +47,18 @@ impl Wanted {
         .into())
     }
 
+    /// Whether `version` is a version that is wanted.
+    pub fn is_version(&self, version: &str) -> bool {
+        self.version.as_ref().is_none_or(|wanted| wanted == version)
+    }
+
     /// Checks that `version` is the version that is wanted of the toolchain `name`.
     ///
     /// # Errors
     /// It is not.
     pub fn expect_version(&self, name: &str, version: &str, project: &Project) -> Result<()> {
         match &self.version {
-            Some(wanted) if wanted != version => Err(Usage(format!(
+            Some(wanted) if !self.is_version(version) => Err(Usage(format!(
                 "{}: {name} {} is wanted, and this is {}",
                 project.path().display(),
                 printable(wanted),

@@ -14,7 +14,6 @@ use oci_client::manifest::{ImageIndexEntry, OciDescriptor, OciImageManifest, Oci
 use oci_client::secrets::RegistryAuth;
 use oci_client::{Client, Reference, RegistryOperation};
 use tokio::runtime::{Builder, Runtime};
-use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use crate::base::disk::{self, DiskError};
@@ -131,13 +130,17 @@ impl Registry {
     /// # Errors
     /// The registry does not answer, has none, or has one with another digest than it says or the reference has.
     pub fn manifest(&self) -> Result<(OciImageManifest, String)> {
-        let fetching = async {
-            timeout(ANSWER_TIMEOUT, self.client.pull_image_manifest(&self.reference, &self.auth))
-                .await
-        };
-        let found = self.runtime.block_on(fetching);
-        let found = found.with_context(|| self.no_answer())?;
+        let found = self.answer(self.client.pull_image_manifest(&self.reference, &self.auth))?;
         found.map_err(|error| self.explained(error, "fetch"))
+    }
+
+    /// What `asked` comes to, which is held in memory.
+    ///
+    /// # Errors
+    /// It takes too long.
+    fn answer<T>(&self, asked: impl Future<Output = T>) -> Result<T> {
+        let answer = self.runtime.block_on(async { timeout(ANSWER_TIMEOUT, asked).await });
+        answer.with_context(|| self.no_answer())
     }
 
     fn no_answer(&self) -> String {
@@ -184,17 +187,13 @@ impl Registry {
     /// # Errors
     /// The registry does not answer.
     pub fn tags(&self) -> Result<Vec<String>> {
-        let tags = self.list_tags(TAGS_MAX).with_context(|| self.no_answer())?;
+        let tags = self.list_tags(TAGS_MAX)?;
         tags.map_err(|error| self.explained(error, "list the tags of"))
     }
 
-    fn list_tags(
-        &self,
-        count_max: usize,
-    ) -> Result<Result<Vec<String>, OciDistributionError>, Elapsed> {
+    fn list_tags(&self, count_max: usize) -> Result<Result<Vec<String>, OciDistributionError>> {
         let asked = self.client.list_tags(&self.reference, &self.auth, Some(count_max), None);
-        let answer = self.runtime.block_on(async { timeout(ANSWER_TIMEOUT, asked).await })?;
-        Ok(answer.map(|found| found.tags))
+        Ok(self.answer(asked)?.map(|found| found.tags))
     }
 
     /// Fetches the blob of `descriptor` into a file in the folder `dir`, which is locked until it is closed, and checks its
@@ -315,9 +314,7 @@ impl Registry {
     /// The registry does not answer, or refuses it.
     pub fn log_in(&self) -> Result<()> {
         let operation = RegistryOperation::Push;
-        let asked = self.client.auth(&self.reference, &self.auth, operation);
-        let answer = self.runtime.block_on(async { timeout(ANSWER_TIMEOUT, asked).await });
-        let answer = answer.with_context(|| self.no_answer())?;
+        let answer = self.answer(self.client.auth(&self.reference, &self.auth, operation))?;
         answer.map(drop).map_err(|error| self.explained(error, "push"))
     }
 
@@ -340,9 +337,7 @@ impl Registry {
                 Err(error) => Some(Err(OciDistributionError::IoError(error))),
             }
         };
-        let asked = self.client.blob_exists(&self.reference, digest);
-        let exists = self.runtime.block_on(async { timeout(ANSWER_TIMEOUT, asked).await });
-        let exists = exists.with_context(|| self.no_answer())?;
+        let exists = self.answer(self.client.blob_exists(&self.reference, digest))?;
         if exists.map_err(|error| self.explained(error, "push a blob to"))? {
             return Ok(());
         }
@@ -363,8 +358,7 @@ impl Registry {
             self.client.push_manifest(&self.reference, &manifest).await?;
             self.client.fetch_manifest_digest(&self.reference, &self.auth).await
         };
-        let pushed = self.runtime.block_on(async { timeout(ANSWER_TIMEOUT, pushing).await });
-        let pushed = pushed.with_context(|| self.no_answer())?;
+        let pushed = self.answer(pushing)?;
         pushed.map_err(|error| self.explained(error, "push the manifest of"))
     }
 }
