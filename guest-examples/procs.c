@@ -484,6 +484,21 @@ static void test_close_all(void) {
     expect_output("0 1 2 3 4 ", ARGS("child-fds"));
 }
 
+static void test_closefrom(void) {
+    int fds[2];
+    char byte;
+    OK(pipe(fds));
+    OK(dup2(fds[1], 40));
+    closefrom(fds[1]);
+    CHECK(close(40) == -1 && errno == EBADF, "%s", strerror(errno));
+    CHECK(read(fds[0], &byte, 1) == 0, "a writer is left");
+    closefrom(3);
+    CHECK(close(fds[0]) == -1 && errno == EBADF, "%s", strerror(errno));
+    write_file("still-here", "x", 1);
+    OK(unlink("still-here"));
+    expect_output("0 1 2 3 4 ", ARGS("child-fds"));
+}
+
 static int count_of_bytes(char *args[]) {
     pid_t pid;
     int fd = spawn_reading(&pid, args), total = 0;
@@ -531,7 +546,8 @@ static const struct {
     void (*run)(void);
 } tests[] = {
     {"actions", test_actions},     {"args", test_args},       {"cloexec", test_cloexec},
-    {"close-all", test_close_all}, {"cwd", test_cwd},         {"deadlock", test_deadlock},
+    {"close-all", test_close_all}, {"closefrom", test_closefrom},
+    {"cwd", test_cwd},             {"deadlock", test_deadlock},
     {"dup", test_dup},             {"env", test_env},         {"eof", test_eof},
     {"epipe", test_epipe},         {"exec", test_exec},       {"first-ends-all", test_first_ends_all},
     {"fork-bomb", test_fork_bomb}, {"kill", test_kill},       {"large-pipe", test_large_pipe},

@@ -57,6 +57,7 @@
   (import "belljar" "paths_exact" (func (param i32) (result i32)))
   (import "belljar" "pipe" (func (param i32 i32) (result i32)))
   (import "belljar" "fd_dup" (func (param i32 i32 i32 i32) (result i32)))
+  (import "belljar" "fd_close_from" (func (param i32) (result i32)))
   (import "belljar" "fd_dup2" (func (param i32 i32) (result i32)))
   (import "belljar" "fd_cloexec_get" (func (param i32 i32) (result i32)))
   (import "belljar" "fd_cloexec_set" (func (param i32 i32) (result i32)))

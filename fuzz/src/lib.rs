@@ -1,6 +1,7 @@
-//! Common parts of the targets: bounds that a run cannot exceed, scratch files, and machines.
+//! Common parts of the targets: bounds that a run cannot exceed, scratch files, archives, and machines.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
 use belljar::kernel::vfs::VfsLimits;
@@ -57,4 +58,23 @@ pub fn file(name: &str, bytes: &[u8]) -> PathBuf {
     let path = FOLDER.path().join(name);
     std::fs::write(&path, bytes).expect("temporary files can be written");
     path
+}
+
+/// The names in a folder, in order.
+pub fn names(folder: &Path) -> Vec<OsString> {
+    let entries = std::fs::read_dir(folder).expect("the folder is there");
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.expect("it can be read").file_name()).collect();
+    names.sort();
+    names
+}
+
+/// Lets `unpack` unpack the file of `bytes` that it is given into an empty folder, and checks that nothing came beside it.
+pub fn unpack(bytes: &[u8], unpack: impl FnOnce(&Path, &Path)) {
+    let folder = tempfile::tempdir().expect("temporary files can be made");
+    let (file, into) = (folder.path().join("file"), folder.path().join("into"));
+    std::fs::create_dir(&into).expect("temporary files can be made");
+    std::fs::write(&file, bytes).expect("temporary files can be written");
+    unpack(&file, &into);
+    assert_eq!(names(folder.path()), ["file", "into"]);
 }

@@ -186,6 +186,10 @@ int32_t belljar_fd_dup(uint32_t fd, uint32_t lowest, uint32_t flags, uint32_t *c
 BELLJAR_IMPORT(fd_dup2)
 int32_t belljar_fd_dup2(uint32_t fd, uint32_t to);
 
+/* Closes every descriptor that is not below `lowest`: the directories 3 and 4, too. It never fails. */
+BELLJAR_IMPORT(fd_close_from)
+int32_t belljar_fd_close_from(uint32_t lowest);
+
 /* Whether processes that are started do without `fd`: 0 or BELLJAR_FD_CLOEXEC. EBADF. */
 BELLJAR_IMPORT(fd_cloexec_get)
 int32_t belljar_fd_cloexec_get(uint32_t fd, uint32_t *flag);

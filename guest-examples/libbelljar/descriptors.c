@@ -51,6 +51,14 @@ int close(int fd) {
     return belljar_done(is_reserved(fd) ? EBADF : __wasi_fd_close(fd));
 }
 
+void closefrom(int lowest) {
+    int fd = lowest < 0 ? 0 : lowest;
+    for (; fd <= BELLJAR_CURRENT_FD; fd++) {
+        if (!is_reserved(fd)) belljar_let_go(fd);
+    }
+    belljar_fd_close_from(fd);
+}
+
 // In wasi-sdk's library it is in one file with `close`, which would come along with it. `freopen` calls it.
 int __wasilibc_fd_renumber(int fd, int to) {
     return belljar_done(is_reserved(fd) || is_reserved(to) ? EBADF : __wasi_fd_renumber(fd, to)) ? -1 : 0;

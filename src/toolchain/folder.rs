@@ -10,16 +10,13 @@ use super::installed::{InstallError, InstalledToolchains};
 use super::manifest::{
     self, FileEntry, MANIFEST, Manifest, Problem, SIGNATURE, SIGNATURE_BYTES_MAX,
 };
-use super::names::at;
+use super::names::{self, at};
 use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
 use crate::engine::Module;
 
 /// Most files of a toolchain.
 const FILES_MAX: usize = 1_000_000;
-
-/// Most folders on the way to a file.
-const DEPTH_MAX: usize = 64;
 
 /// A toolchain in a folder, with all its files.
 #[derive(Clone, Debug)]
@@ -79,7 +76,7 @@ impl ToolchainFolder {
         for (pointer, path) in manifest.files_named() {
             let collected = expect_no_link(dir, path)
                 .map_err(|error| file_error(path, error.source.to_string()))
-                .and_then(|()| found.collect(dir, path, 0));
+                .and_then(|()| found.collect(dir, path));
             problems.take(&pointer, collected)?;
         }
         if !manifest.files.is_empty() {
@@ -307,8 +304,11 @@ fn file_error(path: &str, message: String) -> InstallError {
 
 impl Collected {
     /// Adds the file `path` of the folder `dir`, or all files of the folder `path`.
-    fn collect(&mut self, dir: &Path, path: &str, depth: usize) -> Result<(), InstallError> {
+    fn collect(&mut self, dir: &Path, path: &str) -> Result<(), InstallError> {
         let wrong = |message: String| file_error(path, message);
+        if path != "." && !names::is_below_a_folder(path) {
+            return Err(wrong(format!("a toolchain cannot have this path: {}", names::path_rule())));
+        }
         let on_disk = at(dir, path);
         let metadata =
             disk::symlink_metadata(&on_disk).map_err(|error| wrong(error.source.to_string()))?;
@@ -331,9 +331,6 @@ impl Collected {
                 "expected a regular file or a folder, not a link or a device".to_owned(),
             ));
         }
-        if depth == DEPTH_MAX {
-            return Err(wrong(format!("it lies below more than {DEPTH_MAX} folders")));
-        }
         if !self.folders.insert(path.to_owned()) {
             return Ok(());
         }
@@ -342,7 +339,7 @@ impl Collected {
             let name = name.ok_or_else(|| wrong(format!("{} is not UTF-8", entry.display())))?;
             let below = if path == "." { name.to_owned() } else { format!("{path}/{name}") };
             if below != MANIFEST && below != SIGNATURE {
-                self.collect(dir, &below, depth + 1)?;
+                self.collect(dir, &below)?;
             }
         }
         Ok(())
@@ -373,5 +370,24 @@ mod tests {
         assert!(!store.has("t").unwrap());
         toolchain.install(&store).unwrap();
         assert!(store.has("t").unwrap());
+    }
+
+    /// They could be packed, and the bundle not be unpacked.
+    #[test]
+    fn paths_that_a_bundle_cannot_have_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let manifest = r#"{"format": "1.0", "name": "t", "version": "1", "programs": {"t": {"module": "t.wasm"}},
+            "trees": {"lib": "lib"}}"#;
+        std::fs::write(dir.path().join("t.wasm"), b"\0asm\x01\0\0\0").unwrap();
+        std::fs::write(dir.path().join(MANIFEST), manifest).unwrap();
+        let with = |names: usize| {
+            let folder = dir.path().join(format!("lib{}", "/d".repeat(names - 2)));
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join("f"), "").unwrap();
+            ToolchainFolder::open(dir.path())
+        };
+        with(names::PATH_NAMES_MAX).unwrap();
+        let refused = with(names::PATH_NAMES_MAX + 1).unwrap_err().to_string();
+        assert!(refused.contains("at most 64 names"), "{refused}");
     }
 }

@@ -453,13 +453,7 @@ impl Checks {
     fn path(&mut self, pointer: &[&str], path: &str) {
         if !names::is_below_a_folder(path) {
             let shown: String = path.chars().take(100).collect();
-            let message = format!(
-                "{shown:?} cannot be a path: expected names separated by `/`, without `.`, `..`, `\\` and `:`, at \
-                 most {} names and {} bytes",
-                names::PATH_NAMES_MAX,
-                names::PATH_BYTES_MAX
-            );
-            self.wrong(pointer, &message);
+            self.wrong(pointer, &format!("{shown:?} cannot be a path: {}", names::path_rule()));
         }
     }
 }

@@ -32,6 +32,14 @@ pub const PATH_BYTES_MAX: usize = 1024;
 /// Most names of such a path.
 pub const PATH_NAMES_MAX: usize = 64;
 
+/// What [`is_below_a_folder`] expects, for people.
+pub(super) fn path_rule() -> String {
+    format!(
+        "expected names separated by `/`, without `.`, `..`, `\\` and `:`, at most {PATH_NAMES_MAX} names and \
+         {PATH_BYTES_MAX} bytes"
+    )
+}
+
 /// Whether `path` is a path below a folder on any system: names separated by `/`, without `.`, `..`, `\` and `:`, at most
 /// [`PATH_NAMES_MAX`].
 pub fn is_below_a_folder(path: &str) -> bool {

@@ -16,6 +16,7 @@ const TESTS: [&str; 30] = [
     "args",
     "cloexec",
     "close-all",
+    "closefrom",
     "cwd",
     "dup",
     "env",

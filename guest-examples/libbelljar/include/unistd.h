@@ -16,6 +16,7 @@ int pipe2(int fds[2], int flags);
 int dup(int fd);
 int dup2(int fd, int to);
 int dup3(int fd, int to, int flags);
+void closefrom(int lowest);
 pid_t getppid(void);
 
 // Each starts the program, waits for it, and ends as it did: the process keeps its number and its children, and the

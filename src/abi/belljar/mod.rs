@@ -22,6 +22,7 @@ pub fn add_to_linker(linker: &mut Linker<Process>) -> Result<()> {
     linker.func_wrap(MODULE, "abi_version", || VERSION)?;
     linker.func_wrap(MODULE, "fd_cloexec_get", process::fd_cloexec_get)?;
     linker.func_wrap(MODULE, "fd_cloexec_set", process::fd_cloexec_set)?;
+    linker.func_wrap(MODULE, "fd_close_from", process::fd_close_from)?;
     linker.func_wrap(MODULE, "fd_dup", process::fd_dup)?;
     linker.func_wrap(MODULE, "fd_dup2", process::fd_dup2)?;
     linker.func_wrap(MODULE, "fd_executable_set", executable::fd_executable_set)?;

@@ -216,6 +216,15 @@ pub(super) fn fd_dup2(caller: Caller<'_, Process>, fd: u32, to: u32) -> Result<i
     })
 }
 
+/// `fd_close_from(lowest)`
+pub(super) fn fd_close_from(caller: Caller<'_, Process>, lowest: u32) -> Result<i32> {
+    call(caller, "fd_close_from", |_, guest| {
+        trace!(guest, "lowest={lowest}");
+        guest.fd_close_from(lowest);
+        Ok(None)
+    })
+}
+
 /// `fd_cloexec_get(fd) -> flag`
 pub(super) fn fd_cloexec_get(caller: Caller<'_, Process>, fd: u32, out: u32) -> Result<i32> {
     call(caller, "fd_cloexec_get", |memory, guest| {

@@ -100,6 +100,15 @@ impl Guest {
         Ok(())
     }
 
+    /// `fd_close_from` of the module `belljar`: closes every descriptor that is not below `lowest`.
+    pub fn fd_close_from(&mut self, lowest: u32) {
+        let open: Vec<u32> = self.fds.iter().map(|(fd, _)| fd).filter(|fd| *fd >= lowest).collect();
+        for fd in open {
+            let closed = self.fd_close(fd);
+            debug_assert!(closed.is_ok(), "the descriptor {fd} was open");
+        }
+    }
+
     /// `fd_datasync`, `fd_sync`: no effect, as files are in memory.
     ///
     /// # Errors
