@@ -307,7 +307,10 @@ impl Collected {
     fn collect(&mut self, dir: &Path, path: &str) -> Result<(), InstallError> {
         let wrong = |message: String| file_error(path, message);
         if path != "." && !names::is_below_a_folder(path) {
-            return Err(wrong(format!("a toolchain cannot have this path: {}", names::path_rule())));
+            return Err(wrong(format!(
+                "a toolchain cannot have this path: {}",
+                names::path_rule()
+            )));
         }
         let on_disk = at(dir, path);
         let metadata =

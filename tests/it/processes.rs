@@ -11,7 +11,7 @@ use belljar::{
 use crate::support::{belljar, engine, guest, package, replays, stderr, stdout};
 
 /// The tests of `procs`, except the one for a deadlock.
-const TESTS: [&str; 30] = [
+const TESTS: [&str; 31] = [
     "actions",
     "args",
     "cloexec",
