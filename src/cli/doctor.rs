@@ -48,7 +48,7 @@ pub fn run(args: &DoctorArgs) -> u8 {
         Check {
             name: "journals",
             result: check_journals(),
-            advice: "if no belljar is running, `belljar recover --all` completes or undoes what was being written",
+            advice: "`belljar recover --all` completes or undoes what was being written",
         },
         Check {
             name: "toolchains",
@@ -170,7 +170,7 @@ fn others_can_read(_dir: &Path) -> Result<bool> {
 
 fn check_journals() -> Result<String> {
     let folders = match Journals::open_existing(&journals_dir()?)? {
-        Some(journals) => journals.folders()?,
+        Some(journals) => journals.interrupted()?,
         None => Vec::new(),
     };
     if folders.is_empty() {
@@ -178,7 +178,7 @@ fn check_journals() -> Result<String> {
     }
     let shown: Vec<String> =
         folders.iter().map(|folder| printable(&folder.display().to_string())).collect();
-    anyhow::bail!("a belljar is writing to {}, or was killed while it did", shown.join(", "))
+    anyhow::bail!("a belljar was killed while it wrote to {}", shown.join(", "))
 }
 
 fn check_toolchains() -> Result<String> {

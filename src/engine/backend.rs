@@ -3,29 +3,22 @@
 use std::hash::{Hash, Hasher};
 use std::sync::OnceLock;
 
-use wasmtime::Linker;
-
 use super::config::EngineConfig;
 use super::generator::Generator;
 use super::tier::Tier;
 use super::{EngineError, prepare};
-use crate::abi::{Process, belljar, preview1};
 use crate::base::digest::{Digest, DigestHasher};
 
-/// A wasmtime engine and a linker for it.
+/// A wasmtime engine.
 pub(super) struct Backend {
     pub engine: wasmtime::Engine,
-    pub linker: Linker<Process>,
 }
 
 impl Backend {
     fn new(config: &EngineConfig, generator: Generator, slots: u32) -> Result<Self, EngineError> {
         let fail = |error: wasmtime::Error| EngineError(format!("{error:#}"));
         let engine = wasmtime::Engine::new(&generator.settings(config, slots)).map_err(fail)?;
-        let mut linker = Linker::new(&engine);
-        preview1::add_to_linker(&mut linker).map_err(fail)?;
-        belljar::add_to_linker(&mut linker).map_err(fail)?;
-        Ok(Self { engine, linker })
+        Ok(Self { engine })
     }
 
     /// The key in the cache of the code for the module with the digest `module`.

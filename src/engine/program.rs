@@ -1,10 +1,11 @@
 //! Programs: modules that are compiled and linked.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use wasmtime::{Caller, ExternType, InstancePre, Linker, UnknownImportError, Val};
+use wasmtime::{Caller, ExternType, InstancePre, Linker, Val};
 
 use super::backend::Backend;
 use super::code_cache;
@@ -13,7 +14,7 @@ use super::generator::Generator;
 use super::module::UNKNOWN_IMPORTS_MAX;
 use super::tier::{Tier, TierChoice};
 use super::{CompileProgress, Engine, Module, ProgramError, optimizer};
-use crate::abi::Process;
+use crate::abi::{self, Process};
 use crate::base::digest::Digest;
 use crate::kernel::process::programs::{Found, uncounted};
 
@@ -327,32 +328,32 @@ fn link(
     name: &str,
     unknown: UnknownImports,
 ) -> Result<(InstancePre<Process>, Vec<String>), ProgramError> {
-    let mut with_stubs: Option<Linker<Process>> = None;
+    let mismatch = |error: wasmtime::Error| ProgramError::Mismatch {
+        name: name.to_owned(),
+        message: format!("{error:#}"),
+    };
+    let mut linker = Linker::new(&code.backend.engine);
     let mut unknown_imports = Vec::new();
-    let pre = loop {
-        let linker = with_stubs.as_ref().unwrap_or(&code.backend.linker);
-        let error = match linker.instantiate_pre(&code.module) {
-            Ok(pre) => break pre,
-            Err(error) => error,
-        };
-        let Some(import) = error.downcast_ref::<UnknownImportError>() else {
-            let message = format!("{error:#}");
-            return Err(ProgramError::Mismatch { name: name.to_owned(), message });
-        };
-        if unknown_imports.len() == UNKNOWN_IMPORTS_MAX {
-            return Err(ProgramError::TooManyUnknownImports { name: name.to_owned() });
+    let mut seen = HashSet::new();
+    for import in code.module.imports() {
+        // A module may import a function twice.
+        if !seen.insert((import.module(), import.name())) {
+            continue;
+        }
+        if abi::define(&mut linker, import.module(), import.name()).map_err(mismatch)? {
+            continue;
         }
         let spelled = format!("{}.{}", import.module(), import.name());
         let kind = match import.ty() {
             ExternType::Func(ty) if unknown == UnknownImports::Trap => {
-                let linker = with_stubs.get_or_insert_with(|| code.backend.linker.clone());
+                if unknown_imports.len() == UNKNOWN_IMPORTS_MAX {
+                    return Err(ProgramError::TooManyUnknownImports { name: name.to_owned() });
+                }
                 let call = UnknownImportCalled(spelled.clone());
                 let stub = move |_: Caller<'_, Process>, _: &[Val], _: &mut [Val]| {
                     Err(wasmtime::Error::new(call.clone()))
                 };
-                linker
-                    .func_new(import.module(), import.name(), ty, stub)
-                    .expect("the name was unknown just above");
+                linker.func_new(import.module(), import.name(), ty, stub).map_err(mismatch)?;
                 unknown_imports.push(spelled);
                 continue;
             }
@@ -364,7 +365,8 @@ fn link(
         };
         let import = format!("the {kind} {spelled}");
         return Err(ProgramError::Import { name: name.to_owned(), import });
-    };
+    }
+    let pre = linker.instantiate_pre(&code.module).map_err(mismatch)?;
     Ok((pre, unknown_imports))
 }
 

@@ -354,7 +354,11 @@ fn help_and_completions_are_printed() {
         let script = belljar(folder.path()).args(["completions", shell]).output().unwrap();
         assert!(stdout(&script).contains("virtual-timeout"), "{shell}");
     }
-    let doctor = belljar(folder.path()).args(["doctor", "--json"]).output().unwrap();
+    let doctor = belljar(folder.path())
+        .args(["doctor", "--json"])
+        .env("BELLJAR_HOME", folder.path().join("home"))
+        .output()
+        .unwrap();
     let doctor: Value = serde_json::from_slice(&doctor.stdout).unwrap();
     assert_eq!(doctor["healthy"], true, "{doctor}");
 }

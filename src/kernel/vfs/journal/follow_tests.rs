@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use super::format::{self as format, Content};
-use super::tests::{Scene, half_written, recover};
+use super::tests::{Asking, Operation, Scene, half_written, recover};
 use crate::kernel::vfs::test_trees::on_disk;
 use crate::kernel::vfs::*;
 
@@ -107,4 +107,22 @@ fn journals_are_private_to_their_user() {
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o077, 0, "{} {mode:o}", path.display());
     }
+}
+
+/// Regression: `doctor` called a home unhealthy while another belljar was writing.
+#[test]
+fn a_live_writer_is_not_interrupted_and_a_killed_one_is() {
+    let mut scene = Scene::new(0);
+    let journals = Journals::open(&scene.journals).unwrap();
+    let through = Asking::through(move |_, operation| {
+        if matches!(operation, Operation::HardLink(..)) {
+            assert_eq!(journals.folders().unwrap().len(), 1);
+            assert!(journals.interrupted().unwrap().is_empty());
+        }
+        Ok(())
+    });
+    scene.apply(&through).unwrap();
+    let scene = half_written();
+    let journals = Journals::open(&scene.journals).unwrap();
+    assert_eq!(journals.interrupted().unwrap(), [scene.disk.canonicalize().unwrap()]);
 }

@@ -255,6 +255,16 @@ impl Journals {
         Ok(found.iter().flat_map(Found::roots).map(|root| root.path.clone()).collect())
     }
 
+    /// The directories of the journals of killed belljars.
+    ///
+    /// # Errors
+    /// [`JournalError::Disk`].
+    pub fn interrupted(&self) -> Result<Vec<PathBuf>, JournalError> {
+        let found = self.found(true)?;
+        let killed = found.iter().filter(|found| !found.is_live);
+        Ok(killed.flat_map(Found::roots).map(|root| root.path.clone()).collect())
+    }
+
     /// The names of temporaries of all journals in the directory `journals`.
     pub(super) fn temporaries(journals: &Path) -> HashSet<String> {
         let mut names = HashSet::new();
