@@ -52,6 +52,7 @@
   (import "belljar" "proc_id" (func (result i32)))
   (import "belljar" "proc_parent" (func (result i32)))
   (import "belljar" "sigpipe_ignore" (func (param i32) (result i32)))
+  (import "belljar" "proc_become" (func (param i32) (result i32)))
   (import "belljar" "proc_chdir" (func (param i32 i32) (result i32)))
   (import "belljar" "proc_getcwd" (func (param i32 i32 i32) (result i32)))
   (import "belljar" "paths_exact" (func (param i32) (result i32)))

@@ -118,6 +118,11 @@ uint32_t belljar_proc_parent(void);
 BELLJAR_IMPORT(sigpipe_ignore)
 int32_t belljar_sigpipe_ignore(uint32_t flag);
 
+/* The process stands for its child `pid` from now on: a signal that ends it ends the child, too. For exec: close what
+ * is open, wait for the child, and end as it did. ECHILD: it is no child. */
+BELLJAR_IMPORT(proc_become)
+int32_t belljar_proc_become(uint32_t pid);
+
 /* --- the current directory --------------------------------------------------------------------------------------- */
 
 /* Makes the directory at `path` the current one: what is looked up from descriptor 4 begins there. Above the root is

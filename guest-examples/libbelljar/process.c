@@ -72,6 +72,7 @@ pid_t wait(int *status) {
 // Ends as `child` does, which nothing of this process is to hold up: its ends of pipes least of all.
 static _Noreturn void end_as(pid_t child) {
     int status;
+    belljar_proc_become(child);
     belljar_fd_close_from(0);
     if (waitpid(child, &status, 0) < 0) _Exit(127);
     if (WIFSIGNALED(status)) belljar_proc_kill(belljar_proc_id(), WTERMSIG(status));

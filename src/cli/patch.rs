@@ -66,12 +66,14 @@ pub fn apply(args: &ApplyArgs) -> Result<u8> {
         tell(args, "the run changed nothing: nothing to do");
         return Ok(0);
     }
+    // Read before anything is written: an error afterwards would hide that.
+    let unfinished = unfinished(&args.tape)?;
     let vfs = machine.vfs_mut();
     let entries = vfs.diff().context("nothing is written to the disk")?;
     changes::warn_of_sensitive(&changes::changes_of(vfs, &entries), args.quiet);
     changes::write(vfs, args.quiet)?;
     tell(args, &format!("{} written to the disk", count(count_changed, "change")));
-    if let Some(how) = unfinished(&args.tape)? {
+    if let Some(how) = unfinished {
         tell(
             args,
             &format!(

@@ -383,8 +383,9 @@ impl Making<'_> {
         let is_name = |other: &Change| {
             other.text("link_of") == Some(&change.path) && other.text("origin").is_none()
         };
+        let is_written = change.text("before_content_hash") != change.text("content_hash");
         let was_executable = change.is("before_executable") && !change.is("executable");
-        was_executable || self.changes.iter().any(is_name)
+        is_written && was_executable || self.changes.iter().any(is_name)
     }
 
     /// Writes the content of a file, if that changed: another file keeps its time.

@@ -37,6 +37,7 @@ pub fn define(linker: &mut Linker<Process>, module: &str, name: &str) -> Result<
         "path_executable_set" => linker.func_wrap(module, name, executable::path_executable_set)?,
         "paths_exact" => linker.func_wrap(module, name, process::paths_exact)?,
         "pipe" => linker.func_wrap(module, name, process::pipe)?,
+        "proc_become" => linker.func_wrap(module, name, process::proc_become)?,
         "proc_chdir" => linker.func_wrap(module, name, process::proc_chdir)?,
         "proc_getcwd" => linker.func_wrap(module, name, process::proc_getcwd)?,
         "proc_id" => linker.func_wrap(module, name, process::proc_id)?,

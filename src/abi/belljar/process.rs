@@ -122,6 +122,15 @@ pub(super) fn proc_kill(caller: Caller<'_, Process>, pid: u32, signal: u32) -> R
     })
 }
 
+/// `proc_become(pid)`
+pub(super) fn proc_become(caller: Caller<'_, Process>, pid: u32) -> Result<i32> {
+    call(caller, "proc_become", |_, guest| {
+        trace!(guest, "pid={pid}");
+        guest.proc_become(Pid(pid))?;
+        Ok(None)
+    })
+}
+
 /// `proc_id() -> pid`; cannot fail
 #[expect(clippy::needless_pass_by_value, reason = "the linker passes it so")]
 pub(super) fn proc_id(caller: Caller<'_, Process>) -> u32 {

@@ -274,6 +274,15 @@ impl Guest {
         Ok(self.check_killed()?)
     }
 
+    /// Lets this process stand for its child `pid`, as after `exec`: a signal that ends it ends the child, too.
+    ///
+    /// # Errors
+    /// `ECHILD` if it is no child of this process.
+    pub fn proc_become(&mut self, pid: Pid) -> Result<(), Errno> {
+        let is_known = self.machine.kernel_version > 8;
+        if is_known { self.machine.run.processes.become_child(self.pid, pid) } else { Ok(()) }
+    }
+
     /// The number of the parent process; 0 for the first process, 1 for an orphan.
     pub fn proc_parent(&self) -> Pid {
         self.machine.run.processes.parent(self.pid)

@@ -24,8 +24,10 @@ use crate::kernel::vfs::{Layer, Mtimes, Source, TimeScale};
 ///   `PATH`, programs are looked up in the current directory.
 /// - 6: a file that was moved or linked over one with equal content is no change.
 /// - 7: `test -x` of the shell is true for every file that exists.
-/// - 8: the present answers.
-pub const KERNEL_VERSION: u32 = 8;
+/// - 8: a signal to a process that stands for another one, as after `exec`, ends that process alone; a file that
+///   was made anew with the content of the one in its place, and got another name, is two files.
+/// - 9: the present answers.
+pub const KERNEL_VERSION: u32 = 9;
 
 /// The configuration of a machine, without the contents of its mounts.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -86,6 +86,8 @@ struct Entry {
     state: State,
     /// The signal that has killed it, until it notices.
     killed: Option<Signal>,
+    /// The child that it has become, as by `exec`.
+    became: Option<Pid>,
     timer: Option<(u64, u64)>,
     /// Until when its timer leaves native programs time, counted as [`Processes::host_waited_ns`].
     host_wait_max_ns: u64,
@@ -157,6 +159,7 @@ impl Processes {
             name: name.into(),
             state: State::Ready,
             killed: None,
+            became: None,
             timer: None,
             host_wait_max_ns: 0,
             timed_out: false,
@@ -363,17 +366,32 @@ impl Processes {
     /// # Errors
     /// `ESRCH` if there is no such process; `ENOTSUP` for a signal that stops.
     pub fn kill(&mut self, pid: Pid, signal: Option<Signal>) -> Result<(), Errno> {
-        let entry = self.entries.get_mut(&pid).ok_or(Errno::Srch)?;
+        if !self.entries.contains_key(&pid) {
+            return Err(Errno::Srch);
+        }
         let Some(signal) = signal else { return Ok(()) };
         if signal.stops() {
             return Err(Errno::Notsup);
         }
-        if signal.is_ignored() || matches!(entry.state, State::Zombie(_)) {
-            return Ok(());
+        let mut next = (!signal.is_ignored()).then_some(pid);
+        while let Some(pid) = next.take() {
+            let Some(entry) = self.entries.get_mut(&pid) else { break };
+            if !matches!(entry.state, State::Zombie(_)) {
+                entry.killed.get_or_insert(signal);
+                next = entry.became;
+                self.wake(pid);
+            }
         }
-        entry.killed.get_or_insert(signal);
-        self.wake(pid);
         Ok(())
+    }
+
+    /// From now on `pid` stands for `child`: a signal that ends it ends the child, too.
+    ///
+    /// # Errors
+    /// `ECHILD` unless `child` is a child of `pid`.
+    pub fn become_child(&mut self, pid: Pid, child: Pid) -> Result<(), Errno> {
+        let is_child = self.children.contains(&(pid, child));
+        is_child.then(|| self.entry(pid).became = Some(child)).ok_or(Errno::Child)
     }
 
     /// Ends all processes with `outcome`.

@@ -58,6 +58,8 @@ pub struct Shell {
     pub feeders: BTreeSet<Pid>,
     /// Local variables of the active functions, with their former states.
     pub locals: Vec<Before>,
+    /// What runs now is the last that this process does, whatever it returns.
+    pub is_last: bool,
     commands: u32,
 }
 
@@ -72,6 +74,7 @@ impl Shell {
             jobs: BTreeMap::new(),
             feeders: BTreeSet::new(),
             locals: Vec::new(),
+            is_last: false,
             commands: 0,
         }
     }
@@ -110,6 +113,16 @@ impl Shell {
             Ok(Some((_, status))) => status.code(),
             Ok(None) | Err(_) => 127,
         })
+    }
+
+    /// As [`Shell::wait_for`]. If `is_last`, the child takes the place of this process, unless traps run after it:
+    /// a signal to this process ends the child.
+    pub async fn end_with(&mut self, pid: Pid, is_last: bool) -> Run<u8> {
+        if is_last && self.traps.is_empty() {
+            // It is a child of this process.
+            let _ = self.guest.proc_become(pid);
+        }
+        self.wait_for(pid).await
     }
 
     /// Reaps background children that have ended, so that they do not count as processes.

@@ -101,6 +101,7 @@ async fn process(start: Start, mut guest: Guest) -> Ended {
 
 impl Shell {
     async fn live(&mut self, part: Option<Part>) -> Result<(), Stop> {
+        self.is_last = part.is_some();
         let done = match part {
             None => self.run_arguments().await,
             Some(Part::Script(list) | Part::Substitution(list)) => self.list(&list).await,
@@ -226,6 +227,7 @@ impl Shell {
                 Err(error) => self.refuse_script(&error).await,
             };
         }
+        self.is_last = takes_text;
         self.run_text(&text).await
     }
 

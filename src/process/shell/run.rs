@@ -23,10 +23,12 @@ enum Next {
 impl Shell {
     /// Runs `list`.
     pub async fn list(&mut self, list: &[Item]) -> Run {
-        for item in list {
+        let is_last = self.take_last();
+        for (index, item) in list.iter().enumerate() {
             if item.background {
                 self.background(&item.chain).await?;
             } else {
+                self.is_last = is_last && index + 1 == list.len();
                 self.chain(&item.chain).await?;
             }
         }
@@ -50,11 +52,14 @@ impl Shell {
     }
 
     async fn links(&mut self, chain: &Chain, is_tested: bool) -> Run {
+        let is_last = self.take_last();
         self.state.is_tested = is_tested || !chain.rest.is_empty();
+        self.is_last = is_last && chain.rest.is_empty();
         self.pipeline(&chain.first).await?;
         for (index, (after_success, pipeline)) in chain.rest.iter().enumerate() {
             if (self.state.status == 0) == *after_success {
                 self.state.is_tested = is_tested || index + 1 < chain.rest.len();
+                self.is_last = is_last && index + 1 == chain.rest.len();
                 self.pipeline(pipeline).await?;
             }
         }
@@ -62,6 +67,7 @@ impl Shell {
     }
 
     async fn pipeline(&mut self, pipeline: &Pipeline) -> Run {
+        self.is_last &= !pipeline.negated && pipeline.parts.len() == 1;
         // After `set -n` nothing runs.
         if self.state.options.noexec {
             return Ok(());
@@ -130,6 +136,11 @@ impl Shell {
         Ok(())
     }
 
+    /// Whether what runs now is the last that this process does. What it runs in turn is not, unless it says so.
+    pub fn take_last(&mut self) -> bool {
+        std::mem::take(&mut self.is_last)
+    }
+
     async fn background(&mut self, chain: &Arc<Chain>) -> Run {
         self.tick().await?;
         self.reap().await?;
@@ -175,12 +186,15 @@ impl Shell {
     }
 
     async fn compound(&mut self, command: &Command) -> Run {
+        let hands_on = matches!(command.kind, Kind::Group(_) | Kind::Simple(_) | Kind::Subshell(_));
+        self.is_last &= hands_on;
         match &command.kind {
             Kind::Simple(simple) => self.simple(command, simple).await,
             Kind::Group(list) => self.list(list).await,
             Kind::Subshell(list) => {
+                let is_last = self.take_last();
                 let pid = self.start_part(Part::Script(list.clone()), &[]).await?;
-                self.state.status = self.wait_for(pid).await?;
+                self.state.status = self.end_with(pid, is_last).await?;
                 self.check_errexit()
             }
             Kind::If { branches, otherwise } => {

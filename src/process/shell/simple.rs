@@ -49,6 +49,7 @@ impl Shell {
 
     /// Runs a simple command.
     pub async fn simple(&mut self, command: &Command, simple: &Simple) -> Run {
+        let is_last = self.take_last();
         self.tick().await?;
         self.state.line = command.line;
         self.substituted = None;
@@ -78,13 +79,13 @@ impl Shell {
             }),
             Some(meaning) if is_special => {
                 match self.assign_all(&simple.assignments, None, &words, trace_fd).await {
-                    Ok(()) => self.run_meaning(meaning, &words).await,
+                    Ok(()) => self.run_meaning(meaning, &words, is_last).await,
                     Err(leave) => Err(leave),
                 }
             }
             Some(meaning) if simple.assignments.is_empty() => {
                 match self.trace(&[], &words, trace_fd).await {
-                    Ok(()) => self.run_meaning(meaning, &words).await,
+                    Ok(()) => self.run_meaning(meaning, &words, is_last).await,
                     Err(leave) => Err(leave),
                 }
             }
@@ -93,7 +94,7 @@ impl Shell {
                 let assigned =
                     self.assign_all(&simple.assignments, Some(&mut before), &words, trace_fd).await;
                 let done = match assigned {
-                    Ok(()) => self.run_meaning(meaning, &words).await,
+                    Ok(()) => self.run_meaning(meaning, &words, is_last).await,
                     Err(leave) => Err(leave),
                 };
                 for (name, before) in before.into_iter().rev() {
@@ -153,7 +154,7 @@ impl Shell {
         Ok(())
     }
 
-    async fn run_meaning(&mut self, meaning: Meaning, words: &[Vec<u8>]) -> Run {
+    async fn run_meaning(&mut self, meaning: Meaning, words: &[Vec<u8>], is_last: bool) -> Run {
         match meaning {
             Meaning::Builtin(builtin) => {
                 let done = if builtin.runs_commands() {
@@ -173,7 +174,7 @@ impl Shell {
             }
             Meaning::Program => {
                 self.state.status = match self.start_program(words, &[]).await? {
-                    Ok(pid) => self.wait_for(pid).await?,
+                    Ok(pid) => self.end_with(pid, is_last).await?,
                     Err(status) => status,
                 };
                 Ok(())

@@ -199,7 +199,7 @@ fn tape_of_an_older_kernel_has_no_change_for_an_equal_file() {
     succeed(folder.path(), &record);
     succeed(folder.path(), &["replay", "t"]);
     let text = std::fs::read_to_string(folder.path().join("t")).unwrap();
-    let old = text.replace("\"kernel_version\":8", "\"kernel_version\":6");
+    let old = text.replace("\"kernel_version\":9", "\"kernel_version\":6");
     let lines = old.split_inclusive('\n');
     let old: String = lines.filter(|line| !line.contains("\"change\":\"modified\"")).collect();
     assert_eq!(text.lines().count(), old.lines().count() + 1, "{text}");
@@ -207,4 +207,72 @@ fn tape_of_an_older_kernel_has_no_change_for_an_equal_file() {
     succeed(folder.path(), &["replay", "t"]);
     succeed(folder.path(), &["apply", "t", "--worktree", "tree"]);
     assert!(!tree.join("a").exists());
+}
+
+/// Regression: `apply` took the user's edit for the file that the session had made, gave it a time, and the next `apply`
+/// overwrote it.
+#[test]
+fn edit_of_a_file_that_the_session_made_again_with_equal_content_is_a_conflict() {
+    let again = [
+        "rm g; echo one > g",
+        "echo one > n; mv n g",
+        "echo one > n; rm g; ln n g; rm n",
+        "cat g > n; mv n g",
+        "sed -i s/zzz/yyy/ g",
+        "echo one > g",
+        "rm l; ln -s g l",
+        "ln -s g n; mv n l",
+        "rm z; : > z",
+        "rm -r d; mkdir d; echo two > d/f",
+    ];
+    for (script, is_refreshed) in again.iter().flat_map(|it| [(*it, false), (*it, true)]) {
+        let bench = Bench::new(&[("g", "one\n"), ("z", ""), ("d/f", "two\n")]);
+        std::os::unix::fs::symlink("g", bench.at("l")).unwrap();
+        bench.done(&["refresh", "box"]);
+        let output = bench.sh(script);
+        assert!(output.status.success(), "{script}: {}", stderr(&output));
+        if is_refreshed {
+            bench.done(&["refresh", "box"]);
+        }
+        let edit = "for f in g z d/f; do echo user > $f; done; ln -sfn z l";
+        assert!(bash(&bench.tree(), edit).status.success());
+        let refused = bench.call(&["apply", "box"]);
+        let what = format!("{script}, {is_refreshed}: {}", stderr(&refused));
+        assert_eq!(refused.status.code(), Some(125), "{what}");
+        assert!(stderr(&refused).contains("changed on the disk"), "{what}");
+        bench.call(&["refresh", "box"]);
+        let shown = bench.sh("cat g z d/f; readlink l; echo more >> d/f");
+        assert_eq!(crate::support::stdout(&shown), "user\nuser\nuser\nz\n", "{what}");
+        bench.done(&["apply", "box"]);
+        let files = ["g", "z", "d/f"].map(|name| bench.read(name));
+        assert_eq!(files, ["user\n", "user\n", "user\nmore\n"], "{what}");
+    }
+}
+
+/// Regression: the name with an equal file on the disk was no change, so the other names became files of their own.
+#[test]
+fn further_name_of_a_file_that_was_made_again_with_equal_content_is_one_of_it() {
+    for script in [
+        "sed -i s/same/same/ b; ln b k",
+        "rm b; echo same > b; ln b k",
+        "cp b k; mv k b; ln b k; ln b n",
+        "rm b; echo same > b; ln b d/n; mv d/n k",
+    ] {
+        let names = |folder: &Path| {
+            let attributes = attributes(folder).into_iter();
+            attributes.map(|(path, (_, mode, names))| (path, (mode, names))).collect::<Vec<_>>()
+        };
+        let native = tempfile::tempdir().unwrap();
+        sown(native.path());
+        assert!(bash(native.path(), script).status.success());
+        let wanted = names(native.path());
+        let folder = tempfile::tempdir().unwrap();
+        sown(folder.path());
+        succeed(folder.path(), &["sh", "--apply", "-c", script]);
+        assert_eq!(names(folder.path()), wanted, "sh --apply: {script}");
+        let bench = session();
+        assert!(bench.sh(script).status.success());
+        bench.done(&["apply", "box"]);
+        assert_eq!(names(&bench.tree()), wanted, "sandbox apply: {script}");
+    }
 }

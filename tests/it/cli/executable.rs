@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::living::Bench;
 use super::tape::succeed;
 use super::{run, scratch};
-use crate::support::{belljar, git_apply, package, stderr, stdout};
+use crate::support::{bash, belljar, git_apply, package, stderr, stdout};
 
 /// The folder with the program `chmod` of these tests.
 fn tools() -> String {
@@ -173,7 +173,7 @@ fn tape_of_an_older_kernel_tests_no_permission() {
     let record = ["record", "-q", "--tape", "t", "--", "sh", "-c", script];
     assert_eq!(succeed(at, &record), "none\n");
     let text = std::fs::read_to_string(at.join("t")).unwrap();
-    let old = text.replace("\"kernel_version\":8", "\"kernel_version\":7");
+    let old = text.replace("\"kernel_version\":9", "\"kernel_version\":7");
     assert_ne!(text, old);
     std::fs::write(at.join("t"), &old).unwrap();
     let output = belljar(at).args(["replay", "t"]).output().unwrap();
@@ -237,4 +237,31 @@ fn refresh_takes_in_a_mode_and_keeps_one_over_a_new_content() {
     set_mode(&bench.at("d"), 0o755);
     let refreshed = bench.call(&["refresh", "box"]);
     assert_eq!(stdout(&refreshed), "conflict d\n");
+}
+
+/// Regression: `apply TAPE` made the file anew, with the time of the apply, so that `make` built what depends on it.
+#[test]
+fn file_of_which_only_the_permission_was_taken_away_keeps_its_time_when_the_tape_is_applied() {
+    use std::os::unix::fs::MetadataExt;
+    for script in ["chmod -x note.txt", "chmod -x note.txt more.txt; chmod +x more.txt"] {
+        let made = ["--apply", "tape"].map(|way| {
+            let folder = folder();
+            for name in ["note.txt", "more.txt"] {
+                set_mode(&folder.path().join(name), 0o755);
+            }
+            assert!(bash(folder.path(), "touch -d 2001-01-01T00:00:00Z *").status.success());
+            if way == "tape" {
+                succeed(folder.path(), &["record", "--tape=t", "sh", "-c", script]);
+                succeed(folder.path(), &["apply", "t"]);
+            } else {
+                succeed(folder.path(), &["sh", "--apply", "-c", script]);
+            }
+            ["note.txt", "more.txt"].map(|name| {
+                let metadata = folder.path().join(name).metadata().unwrap();
+                (metadata.mode() & 0o777, metadata.mtime())
+            })
+        });
+        assert_eq!(made[0], made[1], "{script}");
+        assert_eq!(made[0][0], (0o644, 978_307_200), "{script}");
+    }
 }

@@ -423,3 +423,23 @@ fn run_that_could_not_read_a_changed_file_is_not_applied() {
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
     assert_eq!((read("a").as_str(), read("b").as_str()), ("1\n", "by the user\n"));
 }
+
+/// Regression: `diff` said of it that it was removed before it was read, although an empty file needs no reading.
+#[test]
+fn empty_file_that_the_user_removed_or_filled_is_known_to_the_session() {
+    for (edit, later) in
+        [("rm d/a", "chmod +x d/a"), ("echo user >> d/a", "rm -r d"), ("rm d/a", "echo n > d/a")]
+    {
+        let bench = Bench::new(&[("d/a", ""), ("d/b", "two\n")]);
+        assert!(bench.sh("cat d/a d/b; ls -l d").status.success());
+        assert!(crate::support::bash(&bench.tree(), edit).status.success());
+        let output = bench.sh(later);
+        assert!(output.status.success(), "{later}: {}", stderr(&output));
+        let diff = bench.call(&["diff", "box"]);
+        assert_eq!(
+            (diff.status.code(), stderr(&diff)),
+            (Some(0), String::new()),
+            "{edit}, {later}"
+        );
+    }
+}

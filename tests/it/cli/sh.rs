@@ -163,3 +163,17 @@ fn diff_names_the_files_it_omits() {
     let output = belljar(folder.path()).args(["diff", "run.tape"]).output().unwrap();
     assert!(stderr(&output).contains(said), "{}", stderr(&output));
 }
+
+/// Regression: the process that `exec` leaves behind was ended alone, and the program went on.
+#[test]
+fn program_that_another_one_became_ends_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    for job in ["env", "env X=1 env"] {
+        let script = format!(
+            "{job} sh -c 'sleep 3; echo alive' & sleep 1; kill $!; wait $!; echo $?; sleep 5; date +%S"
+        );
+        let args = ["sh", "-q", "--start-at", "2030-01-01T00:00:00Z", "-c", &script];
+        let output = belljar(folder.path()).args(args).output().unwrap();
+        assert_eq!(stdout(&output), "143\n06\n", "{job}: {}", stderr(&output));
+    }
+}

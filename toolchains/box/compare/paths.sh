@@ -115,6 +115,18 @@ same install -m 644 script script
 same install -m 644 -T script tree
 same install -d dir/file
 trees install
+# A file that is there keeps its permissions, unless they are copied.
+both sh -c 'mkdir modes; cd modes; for f in a b c d e f; do echo $f > $f; done; chmod 755 a c e; mkdir s; cp -p a b s'
+same cp modes/a modes/b
+same cp modes/d modes/c
+same cp -p modes/f modes/e
+same cp modes/a modes/new
+same cp modes/d modes/plain
+same cp -r modes/s modes/copies
+same cp modes/d modes/copies/a
+same cp -a modes/s/. modes/copies
+same find modes -type f -perm /111
+trees cp
 same find dir tree -perm 644
 same find dir tree -perm -u+r -type f
 same find dir tree -type f -executable

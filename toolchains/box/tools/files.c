@@ -35,11 +35,15 @@ static int copy_times(const struct stat *from, const char *to) {
     return utimensat(AT_FDCWD, to, times, AT_SYMLINK_NOFOLLOW) ? warn_path(to) : 0;
 }
 
-static int copy_file(const char *from, const char *to, const struct copying *how) {
+// `is_there` tells whether `to` is a file, which keeps its permissions unless these are copied.
+static int copy_file(const char *from, const char *to, const struct copying *how, bool is_there) {
     int in = open(from, O_RDONLY);
     if (in < 0) return warn_path(from);
     int out = open(to, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-    if (out < 0 && how->force && unlink(to) == 0) out = open(to, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    if (out < 0 && how->force && unlink(to) == 0) {
+        out = open(to, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+        is_there = false;
+    }
     int status = out < 0 ? warn("cannot create regular file '%s': %s", to, strerror(errno)) : 0;
     static char block[1 << 16];
     ssize_t count = 0;
@@ -55,7 +59,10 @@ static int copy_file(const char *from, const char *to, const struct copying *how
     if (count < 0) status = warn_path(from);
     close(in);
     if (out >= 0 && close(out) && !status) status = warn_path(to);
-    if (!status && get_executable(from, true) && set_executable(to, true)) status = warn_path(to);
+    if (!status && (how->preserve || !is_there)) {
+        bool executable = get_executable(from, true);
+        if (executable != get_executable(to, true) && set_executable(to, executable)) status = warn_path(to);
+    }
     return status;
 }
 
@@ -146,7 +153,7 @@ static int copy_tree(const char *from, const char *to, const struct copying *how
     } else if (!is_there && lstat(to, &target) == 0) {
         return warn("not writing through dangling symlink '%s'", to);
     } else {
-        status = copy_file(from, to, how);
+        status = copy_file(from, to, how, is_there);
     }
     if (!status && how->preserve) status = copy_times(&source, to);
     if (!status && how->verbose) printf("'%s' -> '%s'\n", from, to);

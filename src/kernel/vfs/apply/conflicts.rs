@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 
 use super::checked::Checked;
-use super::{ApplyError, OnDisk, Target};
+use super::{ApplyError, OnDisk, Placed, Target};
 use crate::base::errno::Errno;
 use crate::kernel::vfs::layer::{FileType, Stat};
 use crate::kernel::vfs::overlay::Overlay;
@@ -99,11 +99,7 @@ impl Overlay {
             conflicts: BTreeMap::new(),
         };
         let is_target = |origin: &&Origin| targets.iter().any(|t| t.layer == origin.layer);
-        let mut seen: HashMap<(u16, &VPath), u64> = HashMap::new();
-        let origins = self.nodes.iter().filter_map(|(_, node)| node.origin.as_deref());
-        for origin in origins.chain(&self.seen).filter(is_target) {
-            seen.insert((origin.layer, &origin.path), origin.stamp);
-        }
+        let seen = self.stamps_seen(targets);
         let changed = self.nodes.iter().map(|(_, node)| node).filter(|node| {
             let is_written = matches!(&node.body, Body::File(file) if file.content.is_dirty());
             let was_read = node.origin.as_ref().is_some_and(|origin| origin.was_read);
@@ -113,6 +109,11 @@ impl Overlay {
         let read = self.seen.iter().filter(|origin| origin.was_read);
         for origin in changed.chain(read).filter(is_target).filter(is_open) {
             check.is_as_seen(origin)?;
+        }
+        for target in targets {
+            for (path, stamp) in self.made_again(target, &seen) {
+                check.has_stamp(target.layer, path, stamp)?;
+            }
         }
         let mut linked = HashMap::new();
         for target in targets {
@@ -157,6 +158,38 @@ impl Overlay {
             what,
         };
         Err(ApplyError::Conflicts(check.conflicts.into_iter().map(conflict).collect()))
+    }
+
+    /// The stamps of all that was looked at in the layers of `targets`.
+    fn stamps_seen(&self, targets: &[Target]) -> HashMap<(u16, &VPath), u64> {
+        let layers: HashSet<u16> = targets.iter().map(|target| target.layer).collect();
+        let origins = self.nodes.iter().filter_map(|(_, node)| node.origin.as_deref());
+        let seen = origins.chain(&self.seen).filter(|origin| layers.contains(&origin.layer));
+        seen.map(|origin| ((origin.layer, &origin.path), origin.stamp)).collect()
+    }
+
+    /// Entries of `target` that are not those of the disk but equal to them, so that only their times are written; with
+    /// the stamps of those of the disk.
+    fn made_again<'t>(
+        &self,
+        target: &'t Target,
+        seen: &HashMap<(u16, &VPath), u64>,
+    ) -> Vec<(&'t VPath, u64)> {
+        let is_changed = |path: &VPath| {
+            let changed = target.changes.binary_search_by(|change| change.path.cmp(path)).is_ok();
+            changed || target.on_disk.contains_key(path)
+        };
+        let is_made = |placed: &&Placed| {
+            let node = self.node(placed.id);
+            let is_home = node
+                .origin
+                .as_ref()
+                .is_some_and(|origin| origin.layer == target.layer && origin.path == placed.path);
+            !is_home && !matches!(node.body, Body::Dir(_)) && node.carries_times()
+        };
+        let made = target.placed.iter().filter(is_made).filter(|placed| !is_changed(&placed.path));
+        made.filter_map(|Placed { path, .. }| Some((path, *seen.get(&(target.layer, path))?)))
+            .collect()
     }
 
     /// Adds other known names of the files `linked`, by their stamps: these change when a name of the file is
@@ -233,9 +266,12 @@ impl Check<'_> {
     }
 
     fn is_as_seen(&mut self, origin: &Origin) -> Result<(), ApplyError> {
-        let (layer, path) = (origin.layer, &origin.path);
+        self.has_stamp(origin.layer, &origin.path, origin.stamp)
+    }
+
+    fn has_stamp(&mut self, layer: u16, path: &VPath, stamp: u64) -> Result<(), ApplyError> {
         match self.fresh(layer, path)? {
-            Some(stat) if stat.stamp == origin.stamp => {
+            Some(stat) if stat.stamp == stamp => {
                 self.checked.insert((layer, path.clone()), stat);
             }
             Some(_) => self.conflict(layer, path, ConflictKind::Changed),

@@ -141,6 +141,8 @@ pub(super) struct Target {
     pub is_pinned: bool,
     /// Changes that the disk has already, which are not among `changes`.
     pub on_disk: HashMap<VPath, OnDisk>,
+    /// Names of new files at which the disk has an equal file, which stays.
+    pub unchanged_names: HashMap<NodeId, VPath>,
     /// Converts times to those of the disk.
     pub disk_times: Arc<DiskTimes>,
     /// Directories to be created.
@@ -382,6 +384,7 @@ impl Overlay {
                 created: created.collect(),
                 removed: removed.collect(),
                 placed,
+                unchanged_names: self.unchanged_names(&changes),
                 is_pinned,
                 on_disk,
                 disk_times: disk_times.clone(),

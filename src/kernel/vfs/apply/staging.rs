@@ -114,9 +114,14 @@ impl Overlay {
     }
 
     /// For each of the `planned` changes, the file on the disk of which it makes a further name, if any.
-    pub(super) fn links(&self, target: &Target, planned: &[usize]) -> Vec<Option<&VPath>> {
-        let ids = planned.iter().map(|change| target.changes[*change].after);
-        ids.map(|id| self.linked_from(target, id?)).collect()
+    pub(super) fn links<'a>(
+        &'a self,
+        target: &'a Target,
+        planned: &[usize],
+    ) -> Vec<Option<&'a VPath>> {
+        let from =
+            |id: NodeId| self.linked_from(target, id).or_else(|| target.unchanged_names.get(&id));
+        planned.iter().map(|change| from(target.changes[*change].after?)).collect()
     }
 
     /// Stages the steps of one kind (`by`). `links` is the result of [`Overlay::links`] from before anything was

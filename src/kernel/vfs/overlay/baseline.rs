@@ -535,6 +535,10 @@ impl Layer for Baseline {
             FileType::Directory => return Err(Errno::Isdir),
             _ => return Err(Errno::Acces),
         }
+        // Nothing is read, whatever the disk has by now.
+        if there.stat.size == 0 {
+            return Ok(Blob::Bytes(Arc::default()));
+        }
         let contents = self.shared.contents.as_ref();
         let Some(contents) = contents.filter(|_| there.stat.size <= KEPT_BYTES_MAX) else {
             return self.open_on_disk(path, &there);

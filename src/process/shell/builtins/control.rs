@@ -120,7 +120,7 @@ impl Shell {
             return Err(Leave::Exit);
         }
         self.state.status = match self.start_program(args, &[]).await? {
-            Ok(pid) => self.wait_for(pid).await?,
+            Ok(pid) => self.end_with(pid, true).await?,
             Err(status) => status,
         };
         Err(Leave::Exit)
