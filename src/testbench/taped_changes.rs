@@ -361,17 +361,17 @@ impl Making<'_> {
         done.map_err(failed(path))
     }
 
-    /// Gives a file the execute permission that the run left. A moved file gets it only if that is not the one of its
-    /// origin in the run: otherwise it brings it along, or the tree differs.
+    /// Gives a file the execute permission that the run left. A moved file brings it along, or the tree differs, unless
+    /// the tape says that its origin had another one, or says nothing of its origin, where an equal file is now.
     fn set_executable(&mut self, change: &Change, is_moved: bool) -> Result<(), TapedChangesError> {
         let (base, path, left) = (self.base(), &*change.path, change.is("executable"));
         let has = self.vfs.is_executable_at(base, relative(path), Follow::No);
         let has = has.map_err(failed(path))?;
-        let was_so = |other: &Change| {
-            change.origin() == Some(&other.path)
-                && other.detail.get("before_executable") == Some(&Value::Bool(has))
-        };
-        if is_moved && (has == left || !self.changes.iter().any(was_so)) {
+        let is_origin = |it: &&Change| change.origin() == Some(&it.path) && it.how != "times";
+        let mut origins = self.changes.iter().filter(is_origin);
+        let was_so = Some(&Value::Bool(has));
+        let was_other = |origin: &Change| origin.detail.get("before_executable") != was_so;
+        if is_moved && (has == left || origins.clone().count() > 0 && origins.all(was_other)) {
             return Ok(());
         }
         let set = self.vfs.set_executable_at(base, relative(path), Follow::No, left, NOW);

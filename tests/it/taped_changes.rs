@@ -367,6 +367,17 @@ fn further_name_of_a_file_that_equals_the_one_it_replaced_is_a_new_file() {
     }
 }
 
+/// Regression: the tape could not be applied, because the file in the place of the origin is no change.
+#[test]
+fn moved_file_that_lost_its_permission_and_left_an_equal_file_is_applied() {
+    let program = items(&[("worktree/a", Item::File("one\n", 0o755))]);
+    let chmod = |executable| Op::Chmod("worktree/b".to_owned(), executable);
+    let again = write("worktree/a", "one\n");
+    check(&program, &[rename("worktree/a", "worktree/b"), chmod(false), again.clone()]);
+    let plain = items(&[("worktree/a", Item::File("one\n", 0o644))]);
+    check(&plain, &[rename("worktree/a", "worktree/b"), chmod(true), again]);
+}
+
 #[test]
 fn set_times_are_applied() {
     let items = items(&[("worktree/a", PROGRAM), ("worktree/d/a", PRIVATE)]);
