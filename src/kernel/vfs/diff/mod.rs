@@ -215,15 +215,15 @@ impl Overlay {
 
     /// For new files with several names: one that is not among `changes`.
     pub(super) fn unchanged_names(&self, changes: &[Change]) -> HashMap<NodeId, VPath> {
-        let changed: HashSet<(MountId, &VPath)> = changes
+        let of_new: HashSet<(MountId, &VPath)> = changes
             .iter()
             .filter(|change| change.after.is_some_and(|id| self.is_new_with_names(id)))
             .map(|change| (change.mount, &change.path))
             .collect();
         let mut names = HashMap::new();
-        for mount in changed.iter().map(|(mount, _)| *mount).collect::<BTreeSet<_>>() {
+        for mount in of_new.iter().map(|(mount, _)| *mount).collect::<BTreeSet<_>>() {
             for placed in self.placed_in(mount) {
-                let is_changed = changed.contains(&(mount, &placed.path));
+                let is_changed = of_new.contains(&(mount, &placed.path));
                 if self.is_new_with_names(placed.id) && !is_changed {
                     names.entry(placed.id).or_insert(placed.path);
                 }
