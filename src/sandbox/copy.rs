@@ -131,6 +131,15 @@ impl Sandbox {
                 let message = "it is a symbolic link; give its target instead".to_owned();
                 return Err(CopyError::Host { path: to.to_owned(), message });
             }
+            Ok(metadata) if !metadata.is_file() => {
+                let message =
+                    "it is a device, a pipe or a socket; give the path of a file".to_owned();
+                return Err(CopyError::Host { path: to.to_owned(), message });
+            }
+            Ok(_) if to.as_os_str().as_encoded_bytes().ends_with(b"/") => {
+                let message = "it is a file, not a directory".to_owned();
+                return Err(CopyError::Host { path: to.to_owned(), message });
+            }
             _ => split(to)?,
         };
         let mut vfs = mounted(&dir, false)?;

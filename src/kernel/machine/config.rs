@@ -25,7 +25,8 @@ use crate::kernel::vfs::{Layer, Mtimes, Source, TimeScale};
 /// - 6: a file that was moved or linked over one with equal content is no change.
 /// - 7: `test -x` of the shell is true for every file that exists.
 /// - 8: a signal to a process that stands for another one, as after `exec`, ends that process alone; a file that
-///   was made anew with the content of the one in its place, and got another name, is two files.
+///   was made anew with the content of the one in its place, and got another name, is two files; a file that
+///   is found empty was not read.
 /// - 9: the present answers.
 pub const KERNEL_VERSION: u32 = 9;
 

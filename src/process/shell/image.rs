@@ -106,6 +106,9 @@ impl Shell {
             None => self.run_arguments().await,
             Some(Part::Script(list) | Part::Substitution(list)) => self.list(&list).await,
             Some(Part::Command(command)) => self.command(&command).await,
+            Some(Part::Chain(chain)) if chain.rest.is_empty() => {
+                self.pipeline(&chain.first, true).await
+            }
             Some(Part::Chain(chain)) => self.chain(&chain).await,
             Some(Part::Document(mut text)) => self.write(1, &mut text).await.map(|_| ()),
         };

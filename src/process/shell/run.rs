@@ -55,41 +55,47 @@ impl Shell {
         let is_last = self.take_last();
         self.state.is_tested = is_tested || !chain.rest.is_empty();
         self.is_last = is_last && chain.rest.is_empty();
-        self.pipeline(&chain.first).await?;
+        self.pipeline(&chain.first, false).await?;
         for (index, (after_success, pipeline)) in chain.rest.iter().enumerate() {
             if (self.state.status == 0) == *after_success {
                 self.state.is_tested = is_tested || index + 1 < chain.rest.len();
                 self.is_last = is_last && index + 1 == chain.rest.len();
-                self.pipeline(pipeline).await?;
+                self.pipeline(pipeline, false).await?;
             }
         }
         Ok(())
     }
 
-    async fn pipeline(&mut self, pipeline: &Pipeline) -> Run {
+    /// Runs `pipeline`. If it `is_job`, all that a background process does, its last process takes the place of this one:
+    /// that is the one that other shells know by `$!`.
+    pub async fn pipeline(&mut self, pipeline: &Pipeline, is_job: bool) -> Run {
         self.is_last &= !pipeline.negated && pipeline.parts.len() == 1;
         // After `set -n` nothing runs.
         if self.state.options.noexec {
             return Ok(());
         }
         if !pipeline.negated {
-            return self.parts(&pipeline.parts).await;
+            return self.parts(&pipeline.parts, is_job).await;
         }
         let before = std::mem::replace(&mut self.state.is_tested, true);
-        let done = self.parts(&pipeline.parts).await;
+        let done = self.parts(&pipeline.parts, false).await;
         self.state.is_tested = before;
         done?;
         self.state.status = u8::from(self.state.status == 0);
         Ok(())
     }
 
-    async fn parts(&mut self, parts: &[Arc<Command>]) -> Run {
+    async fn parts(&mut self, parts: &[Arc<Command>], is_job: bool) -> Run {
         if let [command] = parts {
             return self.command(command).await;
         }
         self.tick().await?;
         let mut pids = Vec::with_capacity(parts.len());
         let started = self.start_parts(parts, &mut pids).await;
+        if let Some(pid) = pids.last().filter(|_| is_job && started.is_ok()) {
+            // It is a child of this process.
+            let _ = self.guest.proc_become(*pid);
+        }
         let (mut last, mut failed) = (0, 0);
         for pid in pids {
             last = self.wait_for(pid).await?;

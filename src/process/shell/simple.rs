@@ -157,6 +157,8 @@ impl Shell {
     async fn run_meaning(&mut self, meaning: Meaning, words: &[Vec<u8>], is_last: bool) -> Run {
         match meaning {
             Meaning::Builtin(builtin) => {
+                // What `command` runs is the last, too.
+                self.is_last = is_last && builtin == Builtin::Command;
                 let done = if builtin.runs_commands() {
                     DeepFuture::new(self.builtin(builtin, words)).await
                 } else {

@@ -276,3 +276,21 @@ fn further_name_of_a_file_that_was_made_again_with_equal_content_is_one_of_it() 
         assert_eq!(names(&bench.tree()), wanted, "sandbox apply: {script}");
     }
 }
+
+/// Regression: the new file became a further name of the old one, and of its names outside of the directory.
+#[test]
+fn new_file_is_not_joined_with_an_equal_file_that_has_other_names() {
+    for script in ["printf same > n; ln -f n a", "printf same > n; ln n y; mv n a"] {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = folder.path().join("tree");
+        std::fs::create_dir(&tree).unwrap();
+        let prepared = bash(&tree, "printf same > a; touch -d 2001-01-01 a; ln a ../outside");
+        assert!(prepared.status.success());
+        succeed(&tree, &["sh", "--apply", "-c", script]);
+        assert!(
+            bash(&tree, "for f in n y; do [ ! -e $f ] || echo edit >> $f; done").status.success()
+        );
+        let outside = std::fs::read_to_string(folder.path().join("outside")).unwrap();
+        assert_eq!(outside, "same", "{script}");
+    }
+}

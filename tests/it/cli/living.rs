@@ -443,3 +443,28 @@ fn empty_file_that_the_user_removed_or_filled_is_known_to_the_session() {
         );
     }
 }
+
+/// Regression: an empty file that was only touched was a conflict for ever, as its content was not kept.
+#[test]
+fn empty_file_that_the_user_only_touched_is_no_conflict() {
+    for edit in ["touch e", "chmod 600 e", "ln e g; rm g", "rm e; : > e"] {
+        let bench = Bench::new(&[("e", ""), ("a", "a\n")]);
+        assert!(bench.sh("cat e; mv e f; echo b > a").status.success());
+        assert!(crate::support::bash(&bench.tree(), edit).status.success());
+        bench.call(&["refresh", "box"]);
+        bench.done(&["apply", "box"]);
+        assert_eq!((&*bench.read("a"), &*bench.read("f")), ("b\n", ""), "{edit}");
+    }
+}
+
+/// Regression: reading an empty file did not count, so that an output made of it hid the user's later edit from `make`.
+#[test]
+fn empty_file_that_was_read_and_filled_is_a_conflict() {
+    let bench = Bench::new(&[("config.h", "")]);
+    assert!(bench.sh("cp config.h out").status.success());
+    bench.write("config.h", "#define NEW\n");
+    let refused = bench.call(&["apply", "box"]);
+    assert_eq!(refused.status.code(), Some(125), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("config.h changed on the disk"), "{}", stderr(&refused));
+    assert!(!bench.at("out").exists());
+}

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::scratch;
 use crate::support::replays::Belljar;
-use crate::support::{belljar, stderr, stdout};
+use crate::support::{bash, belljar, stderr, stdout};
 
 fn sandbox(folder: &Path) -> Belljar {
     let mut command = belljar(folder);
@@ -380,4 +380,18 @@ fn exec_whose_output_is_not_read_ends_at_its_timeout() {
     let said = stderr(&child.wait_with_output().unwrap());
     assert!(said.contains("its session is as it was before"), "{said}");
     assert_eq!(done(at, &["exec", "box", "echo", "free"]), "free\n");
+}
+
+/// Regression: a device of the host was replaced by a file, also `/dev/null`.
+#[cfg(unix)]
+#[test]
+fn copy_to_the_host_replaces_no_pipe_and_no_device() {
+    let bench = super::living::Bench::new(&[("a", "one\n"), ("b", "two\n")]);
+    assert!(bash(&bench.tree(), "mkfifo pipe").status.success());
+    for (to, why) in [("pipe", "it is a device, a pipe or a socket"), ("b/", "not a directory")] {
+        let output = bench.call(&["cp", "box:a", to]);
+        assert_eq!(output.status.code(), Some(125), "{to}: {}", stderr(&output));
+        assert!(stderr(&output).contains(why), "{to}: {}", stderr(&output));
+    }
+    assert!(bash(&bench.tree(), "[ -p pipe ] && grep -q two b").status.success());
 }

@@ -127,6 +127,18 @@ same cp modes/d modes/copies/a
 same cp -a modes/s/. modes/copies
 same find modes -type f -perm /111
 trees cp
+# Two names of one file, a file that was made beside, and a link that a copy is written through.
+both sh -c 'mkdir links; cd links; echo x > a; ln a b; echo y > c; echo old > d.ln~; ln -s c to; touch -d 2001-01-01 c; touch -d 2002-01-01 ref'
+same ln -f links/a links/b
+same ln -sf a links/b
+same ln -f links/a links/d.ln
+same cp -p links/c links/new
+same cp -p links/new links/to
+same find links -newer links/ref -type f
+same sed -i s/a/z/ modes/a
+same sed -i s/b/z/ modes/b
+same find modes -type f -perm /111
+trees ln
 same find dir tree -perm 644
 same find dir tree -perm -u+r -type f
 same find dir tree -type f -executable

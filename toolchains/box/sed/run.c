@@ -19,6 +19,7 @@ static struct {
     uint64_t line_number;
     const char *suffix;
     char *temporary;
+    bool executable;
 } input;
 
 static struct bytes space, held;
@@ -127,6 +128,9 @@ static void finish_file(void) {
         if (rename(input.path, backup.at)) die("cannot rename %s: %s", input.path, strerror(errno));
         free(backup.at);
     }
+    if (!failed && input.executable != get_executable(input.temporary, true)) {
+        failed = set_executable(input.temporary, input.executable) != 0;
+    }
     if (failed || rename(input.temporary, input.path)) die("cannot write %s: %s", input.path, strerror(errno));
     trouble = 1;
     free(input.temporary);
@@ -155,6 +159,7 @@ static bool open_in_place(const char *path) {
     if (!file) die("couldn't open temporary file %s: %s", temporary.at, strerror(errno));
     trouble = 1;
     input.temporary = temporary.at;
+    input.executable = get_executable(path, true);
     out = (struct output){.file = file, .path = input.temporary};
     return true;
 }

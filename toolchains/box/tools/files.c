@@ -32,7 +32,9 @@ static bool same_name(const char *a, const char *b, int (*look)(const char *, st
 
 static int copy_times(const struct stat *from, const char *to) {
     struct timespec times[2] = {from->st_atim, from->st_mtim};
-    return utimensat(AT_FDCWD, to, times, AT_SYMLINK_NOFOLLOW) ? warn_path(to) : 0;
+    // A file was written through the link that is there.
+    int flags = S_ISLNK(from->st_mode) ? AT_SYMLINK_NOFOLLOW : 0;
+    return utimensat(AT_FDCWD, to, times, flags) ? warn_path(to) : 0;
 }
 
 // `is_there` tells whether `to` is a file, which keeps its permissions unless these are copied.
@@ -82,14 +84,20 @@ char *link_text(const char *path) {
 // Makes a link, by `symlink` or `link`, in the place of the entry `to`. That goes once the link is there: the path
 // `to` may lead through it. Sets errno.
 static int link_in_place(int (*make)(const char *, const char *), const char *from, const char *to) {
-    char *beside = grow(copy_text(to), strlen(to) + sizeof ".ln~");
-    strcat(beside, ".ln~");
-    int status = make(from, beside);
-    int error = errno;
+    size_t len;
+    const char *name = last_part(to, &len);
+    char *beside = grow(copy_text(to), name - to + sizeof ".ln999~");
+    int status = -1, error = EEXIST;
+    for (int number = 0; status && error == EEXIST && number < 1000; number++) {
+        sprintf(beside + (name - to), ".ln%d~", number);
+        status = make(from, beside);
+        error = errno;
+    }
     if (status == 0) {
         status = rename(beside, to);
         error = errno;
-        if (status) unlink(beside);
+        // It is there still, too, if both are names of one file.
+        unlink(beside);
     }
     free(beside);
     errno = error;

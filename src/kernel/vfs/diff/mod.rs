@@ -12,6 +12,7 @@ mod error;
 pub(super) mod file_version;
 pub(super) mod git_binary;
 pub(super) mod git_patch;
+mod joined;
 pub(super) mod line_diff;
 
 #[cfg(test)]
@@ -203,33 +204,6 @@ impl Overlay {
         let origin = self.node(id).origin.as_ref()?;
         let place = (self.mount_of(origin.layer), origin.path.clone());
         (place != (change.mount, change.path.clone())).then_some(place)
-    }
-
-    /// Whether `id` is a new file with several names. At one of them a layer may have an equal file, which stays: the
-    /// others are further names of that one.
-    pub(super) fn is_new_with_names(&self, id: NodeId) -> bool {
-        let node = self.node(id);
-        let is_file = matches!(node.body, Body::File(_));
-        is_file && node.nlink > 1 && node.origin.is_none() && !self.splits_equal_files
-    }
-
-    /// For new files with several names: one that is not among `changes`.
-    pub(super) fn unchanged_names(&self, changes: &[Change]) -> HashMap<NodeId, VPath> {
-        let of_new: HashSet<(MountId, &VPath)> = changes
-            .iter()
-            .filter(|change| change.after.is_some_and(|id| self.is_new_with_names(id)))
-            .map(|change| (change.mount, &change.path))
-            .collect();
-        let mut names = HashMap::new();
-        for mount in of_new.iter().map(|(mount, _)| *mount).collect::<BTreeSet<_>>() {
-            for placed in self.placed_in(mount) {
-                let is_changed = of_new.contains(&(mount, &placed.path));
-                if self.is_new_with_names(placed.id) && !is_changed {
-                    names.entry(placed.id).or_insert(placed.path);
-                }
-            }
-        }
-        names
     }
 
     /// The earlier name of the file `id`, if it has several and `change` is not the first.

@@ -535,10 +535,6 @@ impl Layer for Baseline {
             FileType::Directory => return Err(Errno::Isdir),
             _ => return Err(Errno::Acces),
         }
-        // Nothing is read, whatever the disk has by now.
-        if there.stat.size == 0 {
-            return Ok(Blob::Bytes(Arc::default()));
-        }
         let contents = self.shared.contents.as_ref();
         let Some(contents) = contents.filter(|_| there.stat.size <= KEPT_BYTES_MAX) else {
             return self.open_on_disk(path, &there);
@@ -546,8 +542,11 @@ impl Layer for Baseline {
         if let Some((digest, len_bytes)) = there.content {
             return contents.open(digest, len_bytes);
         }
-        let blob = self.open_on_disk(path, &there)?;
         let len_bytes = there.stat.size;
+        // What an empty file held is known, whatever the disk has by now.
+        let is_empty = len_bytes == 0;
+        let blob =
+            if is_empty { Blob::Bytes(Arc::default()) } else { self.open_on_disk(path, &there)? };
         let digest = match contents.keep(&blob, len_bytes) {
             Err(Errno::Io) => {
                 // The file changed, unless `contents` failed to keep it.

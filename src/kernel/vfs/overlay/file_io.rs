@@ -28,6 +28,9 @@ impl Overlay {
         let content = &self.file(id)?.content;
         let len = (buf.len() as u64).min(content.len().saturating_sub(offset));
         if len == 0 {
+            if content.len() == 0 && !buf.is_empty() {
+                self.note_empty_read(id)?;
+            }
             return Ok(0);
         }
         if !content.needs_below(offset, len) {
@@ -156,6 +159,16 @@ impl Overlay {
             self.below_files.keep(id, below.clone());
         }
         Ok(below)
+    }
+
+    /// The file `id` was read and found empty: it was read, as any other.
+    fn note_empty_read(&mut self, id: NodeId) -> Result<(), Errno> {
+        let is_of_layer = !self.file(id)?.content.is_dirty();
+        let is_new = self.node(id).origin.as_ref().is_some_and(|origin| !origin.was_read);
+        if is_of_layer && is_new && !self.acts_as_version_8 {
+            self.open_below(id)?;
+        }
+        Ok(())
     }
 
     /// Records that the file `path` of `layer` changed since it was looked at.

@@ -94,8 +94,9 @@ pub struct Overlay {
     pub(super) seen: Vec<Origin>,
     /// A file that was moved or linked over an equal one is no change, as before kernel version 7.
     pub(super) omits_equal_files: bool,
-    /// A new file with several names is not joined with an equal file at one of them, as before kernel version 9.
-    pub(super) splits_equal_files: bool,
+    /// As before kernel version 9: a new file with several names is not joined with an equal file at one of them, and
+    /// empty files are not read.
+    pub(super) acts_as_version_8: bool,
     /// Files that changed before or while they were read, since [`Overlay::take_drifts`].
     pub(super) torn: Vec<Drift>,
 }
@@ -140,7 +141,7 @@ impl Overlay {
             old_listings: Vec::new(),
             seen: Vec::new(),
             omits_equal_files: false,
-            splits_equal_files: false,
+            acts_as_version_8: false,
             torn: Vec::new(),
         };
         let root = overlay.insert(Node {

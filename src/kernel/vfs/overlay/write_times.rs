@@ -135,7 +135,7 @@ impl Overlay {
     pub(crate) fn set_kernel_version(&mut self, kernel_version: u32) {
         self.writes.kernel_version = kernel_version;
         self.omits_equal_files = kernel_version < 7;
-        self.splits_equal_files = kernel_version < 9;
+        self.acts_as_version_8 = kernel_version < 9;
     }
 
     /// A file that was opened for reading counts as being written, too.

@@ -127,6 +127,7 @@ impl Shell {
     }
 
     pub(super) async fn command_builtin(&mut self, args: &[Vec<u8>]) -> Run<u8> {
+        let is_last = self.take_last();
         let mut args = args;
         let mut shows = None;
         while let Some((arg, rest)) = args.split_first() {
@@ -153,7 +154,7 @@ impl Shell {
             };
         }
         match self.start_program(args, &[]).await? {
-            Ok(pid) => self.wait_for(pid).await,
+            Ok(pid) => self.end_with(pid, is_last).await,
             Err(status) => Ok(status),
         }
     }
