@@ -35,19 +35,24 @@ use std::collections::BTreeSet;
 
 use crate::support;
 
-/// The functions that guests can import, from the source of the linker: the constant or variable
-/// that names the module, and the name of the function.
-fn defined() -> Vec<(String, String)> {
+/// The functions that guests can import, from the source that links them: whether it is the one of `wasi_unstable` alone,
+/// and the name.
+fn defined() -> Vec<(bool, String)> {
     let path = support::package().join("src/abi/preview1/mod.rs");
     let source = std::fs::read_to_string(path).unwrap();
-    let call = |text: &str| {
-        let (module, rest) = text.split_once(',')?;
-        let (_, rest) = rest.split_once('"')?;
-        let (name, _) = rest.split_once('"')?;
-        Some((module.trim().to_owned(), name.to_owned()))
-    };
-    let source = source.replace("func_wrap_async(", "func_wrap(");
-    source.split("func_wrap(").skip(1).map(|text| call(text).unwrap()).collect()
+    let mut found = Vec::new();
+    let arms: Vec<&str> = source.split(" => ").collect();
+    for arm in arms.windows(2) {
+        if !arm[1].trim_start_matches(['{', ' ', '\n']).starts_with("linker.func_wrap") {
+            continue;
+        }
+        let pattern = arm[0].rsplit('\n').next().unwrap();
+        let name = pattern.split('"').nth(1).unwrap();
+        let function = format!("::{name}");
+        assert!(arm[1].contains(&function), "{name} is another function: {}", arm[1]);
+        found.push((pattern.contains("is_unstable"), name.to_owned()));
+    }
+    found
 }
 
 /// The text of the tests in `file`, or in all files that make calls.
@@ -74,8 +79,11 @@ fn every_function_that_guests_can_import_is_exercised() {
     assert_eq!(names.len(), 46);
     // The functions that `wasi_unstable` has of its own are called under its name.
     let (all, unstable) = (tests(None), tests(Some("unstable.rs")));
-    for (module, name) in &defined {
-        let text = if module == "MODULE" { &all } else { &unstable };
-        assert!(text.contains(&format!(".{name}(")), "no test calls {module} {name}");
+    for (is_unstable, name) in &defined {
+        let text = if *is_unstable { &unstable } else { &all };
+        assert!(
+            text.contains(&format!(".{name}(")),
+            "no test calls {name}, unstable: {is_unstable}"
+        );
     }
 }
