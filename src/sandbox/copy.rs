@@ -124,6 +124,8 @@ impl Sandbox {
         to: &Path,
         apply: impl FnOnce(&mut Overlay) -> Result<Applied, ApplyError>,
     ) -> Result<Copied, CopyError> {
+        // With a slash at its end a file is not found.
+        let without_slash: PathBuf = to.components().collect();
         let (dir, name) = match disk::symlink_metadata(to) {
             Ok(metadata) if metadata.is_dir() => (to.to_owned(), String::new()),
             // An earlier copy may have created the link.
@@ -136,7 +138,7 @@ impl Sandbox {
                     "it is a device, a pipe or a socket; give the path of a file".to_owned();
                 return Err(CopyError::Host { path: to.to_owned(), message });
             }
-            Ok(_) if to.as_os_str().as_encoded_bytes().ends_with(b"/") => {
+            Err(_) if disk::symlink_metadata(&without_slash).is_ok_and(|it| !it.is_dir()) => {
                 let message = "it is a file, not a directory".to_owned();
                 return Err(CopyError::Host { path: to.to_owned(), message });
             }
