@@ -286,6 +286,9 @@ fn new_file_is_not_joined_with_an_equal_file_that_has_other_names() {
         std::fs::create_dir(&tree).unwrap();
         let prepared = bash(&tree, "printf same > a; touch -d 2001-01-01 a; ln a ../outside");
         assert!(prepared.status.success());
+        // Regression: the number of names was part of what a replay compares, and is not on the tape.
+        succeed(&tree, &["record", "--tape=../t", "sh", "-c", script]);
+        succeed(folder.path(), &["replay", "t"]);
         succeed(&tree, &["sh", "--apply", "-c", script]);
         assert!(
             bash(&tree, "for f in n y; do [ ! -e $f ] || echo edit >> $f; done").status.success()

@@ -372,6 +372,11 @@ impl Overlay {
             if is_pinned {
                 (changes, on_disk) = self.split_settled(&host, changes)?;
             }
+            // Further names on the disk are those of another file, perhaps outside of the directory. A tape does not have
+            // their number, so that the diff cannot ask for it.
+            let mut unchanged_names = self.unchanged_names(&changes);
+            unchanged_names
+                .retain(|_, path| Layer::stat(&*host, path).is_ok_and(|stat| stat.nlink == 1));
             let is_dir = |id: &NodeId| matches!(self.node(*id).body, Body::Dir(_));
             let was_dir = |change: &Change| change.before_type() == Some(FileType::Directory);
             let path = |change: &Change| change.path.clone();
@@ -384,7 +389,7 @@ impl Overlay {
                 created: created.collect(),
                 removed: removed.collect(),
                 placed,
-                unchanged_names: self.unchanged_names(&changes),
+                unchanged_names,
                 is_pinned,
                 on_disk,
                 disk_times: disk_times.clone(),

@@ -31,19 +31,11 @@ impl Overlay {
         for mount in of_new.iter().map(|(mount, _)| *mount).collect::<BTreeSet<_>>() {
             for placed in self.placed_in(mount) {
                 let is_changed = of_new.contains(&(mount, &placed.path));
-                // Its further names are those of another file, perhaps outside of the mount.
-                let is_single = || self.names_below(mount, &placed.path) == Some(1);
-                if self.is_new_with_names(placed.id) && !is_changed && is_single() {
+                if self.is_new_with_names(placed.id) && !is_changed {
                     names.entry(placed.id).or_insert(placed.path);
                 }
             }
         }
         names
-    }
-
-    /// How many names the file at `path` of the topmost layer of `mount` has.
-    fn names_below(&self, mount: MountId, path: &VPath) -> Option<u64> {
-        let (layer, _) = self.dir(self.mount_root(mount)).below.first()?;
-        Some(self.layers[usize::from(*layer)].stat_now(path).ok()?.nlink)
     }
 }
