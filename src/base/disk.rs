@@ -132,6 +132,40 @@ pub fn create_new_private(path: &Path) -> Result<File, DiskError> {
     options.open(path).map_err(DiskError::new("create", path))
 }
 
+/// As [`create_new_private`]; until the file is closed, nobody else takes it for writing, and all may read it.
+pub fn create_new_exclusive(path: &Path) -> Result<File, DiskError> {
+    #[cfg(not(windows))]
+    {
+        let file = create_new_private(path)?;
+        let locked = file.try_lock().map_err(io::Error::from);
+        locked.map_err(DiskError::new("take for writing", path))?;
+        Ok(file)
+    }
+    #[cfg(windows)]
+    {
+        // A lock would keep others from reading.
+        let mut options = File::options();
+        options.write(true).create_new(true);
+        std::os::windows::fs::OpenOptionsExt::share_mode(&mut options, SHARE_TO_READ);
+        options.open(path).map_err(DiskError::new("create", path))
+    }
+}
+
+/// Whether [`create_new_exclusive`] made the file at `path`, and it is still open. `file` is that file, open for reading.
+pub fn is_taken(file: &File, path: &Path) -> bool {
+    #[cfg(not(windows))]
+    return file.try_lock().is_err() || !is_at(file, path);
+    #[cfg(windows)]
+    {
+        let _ = file;
+        File::options().append(true).open(path).is_err()
+    }
+}
+
+/// `FILE_SHARE_READ`.
+#[cfg(windows)]
+const SHARE_TO_READ: u32 = 1;
+
 /// Opens a lock file, and creates it, private to this user, if it does not exist. Links are not followed.
 pub fn open_lock(path: &Path) -> Result<File, DiskError> {
     let mut options = File::options();
@@ -154,9 +188,14 @@ pub fn is_at(file: &File, path: &Path) -> bool {
         };
         (file.dev(), file.ino()) == (there.dev(), there.ino())
     }
-    #[cfg(not(unix))]
+    #[cfg(windows)]
     {
-        // Open files cannot be renamed or removed here.
+        let opened = file.try_clone().and_then(same_file::Handle::from_file);
+        let there = same_file::Handle::from_path(path);
+        opened.is_ok_and(|opened| there.is_ok_and(|there| there == opened))
+    }
+    #[cfg(not(any(unix, windows)))]
+    {
         let _ = file;
         path.exists()
     }

@@ -28,6 +28,14 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg(windows)]
+    fn is_exhausted_recognises_errors_of_windows() {
+        for (code, is_it) in [(1450, true), (4, true), (2, false)] {
+            assert_eq!(is_exhausted(&io::Error::from_raw_os_error(code)), is_it);
+        }
+    }
+
+    #[test]
     #[cfg(unix)]
     fn is_exhausted_recognises_wrapped_system_errors() {
         use rustix::io::Errno;

@@ -9,6 +9,8 @@ pub mod digest;
 pub mod disk;
 pub mod errno;
 pub mod exhausted;
+#[cfg(windows)]
+pub mod job;
 pub mod own;
 pub mod priority;
 pub mod readable;

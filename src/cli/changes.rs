@@ -10,6 +10,7 @@ use super::exit;
 use super::exit::Hinted;
 use super::home;
 use super::overtime::Overtime;
+use super::portable::not_portable;
 use super::progress::Progress;
 use super::recover::RecoveryMessages;
 use super::report::{Change, Report};
@@ -60,6 +61,7 @@ pub fn settle(
         Some(ApplyArg::Success) => *outcome == Outcome::Exited(0),
     };
     report.sensitive = warn_of_sensitive(&report.changes, args.quiet);
+    report.not_portable = not_portable(&report.changes);
     let written = if applies { apply(args, vfs, &report.changes, &unread) } else { Ok(()) };
     report.applied = applies && written.is_ok();
     if report.applied && !report.changes.is_empty() && !args.quiet {

@@ -51,6 +51,7 @@ mod overtime;
 mod patch;
 mod perturbed;
 mod planted_links;
+mod portable;
 mod programs;
 mod progress;
 mod project;

@@ -79,6 +79,8 @@ pub struct Report {
     pub changes_error: Option<String>,
     /// Changed files that other tools may run or obey, by their path in the namespace.
     pub sensitive: Vec<String>,
+    /// Changed files that not every system can have.
+    pub not_portable: Vec<NotPortable>,
     /// Whether the changes were written to the disk.
     pub applied: bool,
     /// How long things took, in real time.
@@ -192,6 +194,15 @@ impl Change {
             mount => format!("{}/{}", mount.trim_end_matches('/'), self.path),
         }
     }
+}
+
+/// A path that the program left, and that some systems cannot have.
+#[derive(Serialize, Debug)]
+pub struct NotPortable {
+    /// Relative to the worktree, or absolute in the namespace if it is elsewhere.
+    pub path: String,
+    /// Why, as a sentence without a full stop.
+    pub why: String,
 }
 
 /// Real time in milliseconds.

@@ -5,6 +5,7 @@ mod children;
 mod error;
 mod image;
 mod in_machine;
+mod lookup;
 mod machine_tape;
 mod mismatch;
 mod os_process;

@@ -1,4 +1,4 @@
-//! A process of the host and the process group that it leads.
+//! A process of the host and the process group that it leads, or its job on Windows.
 
 use std::io;
 use std::process::{Child, ExitStatus};
@@ -6,6 +6,8 @@ use std::sync::Mutex;
 
 use super::SubprocessStatus;
 use super::streams::lock;
+#[cfg(windows)]
+use crate::base::job::Job;
 
 /// A process started as leader of its own group. Threads share it: one may kill it while another
 /// waits.
@@ -18,11 +20,20 @@ pub(super) struct OsProcess {
 struct Leader {
     child: Child,
     is_reaped: bool,
+    /// With its descendants; `None` if the system has no job for it.
+    #[cfg(windows)]
+    job: Option<Job>,
 }
 
 impl OsProcess {
     pub(super) fn new(child: Child) -> Self {
-        Self { id: child.id(), leader: Mutex::new(Leader { child, is_reaped: false }) }
+        let leader = Leader {
+            #[cfg(windows)]
+            job: Job::of(&child).ok(),
+            is_reaped: false,
+            child,
+        };
+        Self { id: leader.child.id(), leader: Mutex::new(leader) }
     }
 
     /// The process ID.
@@ -138,7 +149,15 @@ impl Leader {
         }
     }
 
-    #[cfg(not(unix))]
+    #[cfg(windows)]
+    fn kill(&mut self, _: u32) -> io::Result<()> {
+        match &self.job {
+            Some(job) => job.terminate(),
+            None => self.child.kill(),
+        }
+    }
+
+    #[cfg(not(any(unix, windows)))]
     fn kill(&mut self, _: u32) -> io::Result<()> {
         self.child.kill()
     }

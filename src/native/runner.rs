@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use super::lookup::to_start;
 use super::os_process::{OsProcess, status_of};
 use super::profile::Confinement;
 use super::streams::{ChildInput, Collected, Streams, Written};
@@ -97,7 +98,7 @@ impl NativeCommand {
 }
 
 fn command(program: &OsStr, confinement: Option<&Confinement>) -> io::Result<Command> {
-    let Some(confinement) = confinement else { return Ok(Command::new(program)) };
+    let Some(confinement) = confinement else { return Ok(Command::new(to_start(program))) };
     let (launched, args) = confinement.launch(program)?;
     let mut command = Command::new(launched);
     command.args(args);

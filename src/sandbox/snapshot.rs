@@ -20,7 +20,7 @@ use crate::net::EgressPolicy;
 use crate::store::{Cas, StoreError, read_slice};
 
 /// A reader accepts every minor version of its own major version.
-const VERSION: [u32; 2] = [1, 4];
+const VERSION: [u32; 2] = [1, 5];
 
 /// Size limit of a snapshot without its contents.
 const SNAPSHOT_BYTES_MAX: u64 = 1 << 30;

@@ -54,10 +54,13 @@ fn remove_stale(partial: &Path) -> Result<(), DiskError> {
         return Err(refuse("it is not a regular file; remove it"));
     }
     let file = disk::open(partial)?;
-    if file.try_lock().is_err() || !disk::is_at(&file, partial) {
+    if disk::is_taken(&file, partial) {
         return Err(refuse("another recorder is writing it"));
     }
     expect_tape(partial)?;
+    // Windows removes a file once nobody has it open.
+    #[cfg(windows)]
+    drop(file);
     disk::remove_file(partial)
 }
 
@@ -96,9 +99,7 @@ impl FileTape {
         cas.expect_folder()?;
         let partial = partial_path(path);
         remove_stale(&partial)?;
-        let file = disk::create_new_private(&partial)?;
-        let locked = file.try_lock().map_err(std::io::Error::from);
-        locked.map_err(DiskError::new("take for writing", &partial))?;
+        let file = disk::create_new_exclusive(&partial)?;
         let mut tape = Self {
             path: path.to_owned(),
             file: Some(BufWriter::with_capacity(64 << 10, file)),

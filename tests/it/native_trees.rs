@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+#[cfg(target_os = "linux")]
 use belljar::kernel::guest::{FdAction, Guest, SpawnRequest, Startup};
+#[cfg(target_os = "linux")]
 use belljar::kernel::schedule::{Ended, Image, Mode, Running, run};
 use belljar::native::{NativeChildren, NativePrograms};
-use belljar::{
-    Command, HostDir, Limits, Machine, Outcome, Preopen, Reach, ToolchainPrograms, Toolchains,
-    WORKTREE,
-};
+use belljar::{Command, HostDir, Limits, Machine, Outcome, ToolchainPrograms, Toolchains};
+#[cfg(target_os = "linux")]
+use belljar::{Preopen, Reach, WORKTREE};
 
 use crate::support::{belljar, engine, skipped, stderr, stdout};
 
@@ -144,8 +145,10 @@ fn detached_process_ends_with_the_run() {
 }
 
 /// Starts `nice sed` with a pipe as input that it never writes to, and waits for it to end.
+#[cfg(target_os = "linux")]
 struct Forgetful;
 
+#[cfg(target_os = "linux")]
 impl Image for Forgetful {
     fn name(&self) -> &'static str {
         "forgetful"

@@ -184,12 +184,11 @@ fn a_read_that_failed_fails_again() {
 
 /// Regression: failed operations of a layer were not on the tape, and operations that succeeded only later were
 /// recorded as if they always had.
-#[cfg(unix)]
 #[test]
 fn failures_of_a_layer_are_replayed() {
     let scratch = scratch();
     let tree = scratch.path().join("tree");
-    std::os::unix::fs::symlink("note.txt", tree.join("link")).unwrap();
+    let has_link = crate::support::symlink("note.txt", &tree.join("link"));
     let cat = ("cat", &["note.txt"; 4][..]);
     let sums = ("sha256sum", &["note.txt"; 4][..]);
     let links = ("sha256sum", &["link"; 3][..]);
@@ -204,6 +203,9 @@ fn failures_of_a_layer_are_replayed() {
         (links, vec![("read_link", "link", Errno::Io)], 1, "file_error"),
         (("walk", &["."][..]), vec![("list", "dir", Errno::Io)], 1, "dir_list"),
     ] {
+        if run == links && !has_link {
+            continue;
+        }
         let source = flaky(scratch.path(), faults);
         let recorded = record(scratch.path(), source, run, Input::Empty, &[]);
         let complaints = String::from_utf8_lossy(&recorded.stderr).lines().count();

@@ -4,10 +4,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use belljar::native::{
-    FindError, Mismatch, OnMissing, ProcessTape, SandboxProfile, SubprocessConfig, SubprocessError,
-    SubprocessOutput, SubprocessRequest, SubprocessStatus, Subprocesses, TapedBytes,
+    FindError, Mismatch, OnMissing, SandboxProfile, SubprocessConfig, SubprocessError,
+    SubprocessOutput, SubprocessRequest, SubprocessStatus, Subprocesses,
 };
-use belljar::tape::{MemoryTape, Recorder, Redaction, TapeError};
+#[cfg(unix)]
+use belljar::native::{ProcessTape, TapedBytes};
+#[cfg(unix)]
+use belljar::tape::TapeError;
+use belljar::tape::{MemoryTape, Recorder, Redaction};
 use belljar::{HostDir, Machine, Program, ResolveError, Resolved, Toolchains};
 
 use crate::support::{engine, guest};

@@ -13,6 +13,7 @@ fn begin(builder: TestbenchBuilder) -> TestbenchSession {
     builder.build().activate().unwrap()
 }
 
+#[cfg(unix)]
 fn subprocess_error<T: std::fmt::Debug>(result: Result<T, TestbenchError>) -> SubprocessError {
     match result {
         Err(TestbenchError::Subprocess(error)) => error,

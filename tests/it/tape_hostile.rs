@@ -4,8 +4,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
+#[cfg(unix)]
 use belljar::Digest;
-use belljar::tape::{FidelityMode, Tape, TapeError, TapeReader, Version, cas_dir, compare};
+#[cfg(unix)]
+use belljar::tape::cas_dir;
+use belljar::tape::{FidelityMode, Tape, TapeError, TapeReader, Version, compare};
 use proptest::prelude::*;
 
 use crate::support::{belljar, stderr, stdout};

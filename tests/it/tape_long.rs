@@ -6,11 +6,13 @@ use std::path::Path;
 
 use belljar::tape::{FileTape, Header, Kind, Recorder, Redaction, Tape};
 
+#[cfg(target_os = "linux")]
 use crate::support::{belljar, stderr, stdout};
 
 const RECORDS: u64 = 200_000;
 
 /// Bytes that a comparison may use for each record of each tape.
+#[cfg(target_os = "linux")]
 const COMPARED_BYTES: u64 = 200;
 
 fn records() -> u64 {

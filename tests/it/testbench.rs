@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use belljar::Mtimes;
 use belljar::llm::{FakeLlmProvider, FakeStep, LlmProvider, LlmRequest, Message};
-use belljar::native::{OnMissing, SubprocessError};
+#[cfg(unix)]
+use belljar::native::OnMissing;
+use belljar::native::SubprocessError;
 use belljar::tape::{ClockLeakKind, Kind, Tape};
-use belljar::testbench::{
-    SubprocessConfig, Testbench, TestbenchBuilder, TestbenchError, TestbenchSession,
-};
+#[cfg(unix)]
+use belljar::testbench::SubprocessConfig;
+use belljar::testbench::{Testbench, TestbenchBuilder, TestbenchError, TestbenchSession};
 
 use crate::support::benches::{hermetic, worktree};
 

@@ -104,6 +104,7 @@ fn libraries_are_used_only_in_their_modules() {
             "unsafe {",
             &[
                 "src/abi/large_stack.rs",
+                "src/base/job.rs",
                 "src/base/priority.rs",
                 "src/cli/optimize.rs",
                 "src/engine/code_cache.rs",

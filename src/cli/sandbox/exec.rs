@@ -25,6 +25,7 @@ use crate::cli::loaded::LoadedPrograms;
 use crate::cli::options;
 use crate::cli::overtime::Overtime;
 use crate::cli::planted_links::Folders;
+use crate::cli::portable::not_portable;
 use crate::cli::replaceable::Written;
 use crate::cli::report::{Change, Report, Status, ms, raised_with};
 use crate::cli::sink::{Opened, Stdout, WriteOnce};
@@ -203,6 +204,7 @@ fn tell_changes(before: Result<Changed>, sandbox: &mut Sandbox, id: &str, report
     match changes_by(before, sandbox) {
         Ok(changes) => {
             report.sensitive = warn_of_sensitive(&changes, true);
+            report.not_portable = not_portable(&changes);
             report.changes = changes;
         }
         Err(error) => {

@@ -1,7 +1,9 @@
 //! Runs that reach a limit on host resources, or the limit on the length of a record.
 
 use crate::cli::scratch;
-use crate::support::{bash, stderr, stdout};
+#[cfg(target_os = "linux")]
+use crate::support::stdout;
+use crate::support::{bash, stderr};
 
 /// Regression: no program could be started, the script went on, and its remaining changes were written to the disk.
 #[cfg(target_os = "linux")]

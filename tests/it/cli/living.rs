@@ -425,6 +425,7 @@ fn run_that_could_not_read_a_changed_file_is_not_applied() {
 }
 
 /// Regression: `diff` said of it that it was removed before it was read, although an empty file needs no reading.
+#[cfg(unix)]
 #[test]
 fn empty_file_that_the_user_removed_or_filled_is_known_to_the_session() {
     for (edit, later) in
@@ -445,6 +446,7 @@ fn empty_file_that_the_user_removed_or_filled_is_known_to_the_session() {
 }
 
 /// Regression: an empty file that was only touched was a conflict for ever, as its content was not kept.
+#[cfg(unix)]
 #[test]
 fn empty_file_that_the_user_only_touched_is_no_conflict() {
     for edit in ["touch e", "chmod 600 e", "ln e g; rm g", "rm e; : > e"] {

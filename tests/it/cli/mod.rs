@@ -19,6 +19,7 @@ mod living_replaced;
 mod messages;
 #[cfg(unix)]
 mod moved_between;
+mod names;
 #[cfg(target_os = "linux")]
 mod owners;
 mod places;

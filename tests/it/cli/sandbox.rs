@@ -6,8 +6,10 @@ use std::process::{Output, Stdio};
 use serde_json::Value;
 
 use super::scratch;
+#[cfg(unix)]
+use crate::support::bash;
 use crate::support::replays::Belljar;
-use crate::support::{bash, belljar, stderr, stdout};
+use crate::support::{belljar, stderr, stdout};
 
 fn sandbox(folder: &Path) -> Belljar {
     let mut command = belljar(folder);

@@ -1,5 +1,6 @@
 //! Tapes of runs with secrets, of killed recorders, and of programs that wait for standard input.
 
+#[cfg(unix)]
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::Stdio;
@@ -13,6 +14,7 @@ use super::{guest_arg, scratch};
 use crate::support::{belljar, stderr};
 
 /// Polls standard input with a timeout of 5 ms; prints a point for each timeout, then the input.
+#[cfg(unix)]
 const PATIENT: &str = r#"(module
   (import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
   (import "wasi_snapshot_preview1" "fd_read" (func $read (param i32 i32 i32 i32) (result i32)))

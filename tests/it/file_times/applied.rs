@@ -52,6 +52,34 @@ fn copied_times_are_times_of_the_disk() {
     assert_eq!(fixed.as_secs(), 981_173_106);
 }
 
+/// Regression: a session's `cp -p`, after a refresh, made an output of the disk newer than its input, which it was not,
+/// so make kept it. `tar` and `touch -d` copy whole seconds.
+#[test]
+fn time_copied_in_a_session_after_an_apply_keeps_its_order() {
+    let by_second = "touch -d @$(stat -c %Y out) bak";
+    let copies =
+        ["cp -p out bak", "cp out bak; touch -r out bak", &format!("cp out bak; {by_second}")];
+    for (copy, refreshes) in copies.into_iter().flat_map(|copy| [(copy, true), (copy, false)]) {
+        let place = Place::new();
+        place.edit("older", "1", 0);
+        let session = place.session();
+        session.exec("echo > first; sleep 3; echo 1 > out; sleep 5; echo > src");
+        session.apply();
+        assert!(place.modified("out") < place.modified("src"));
+        if refreshes {
+            session.refresh();
+        }
+        session.exec(&format!("{copy}; mv bak out"));
+        if refreshes {
+            session.refresh();
+        }
+        session.exec("echo > new");
+        session.apply();
+        let [first, out, src, new] = ["first", "out", "src", "new"].map(|it| place.modified(it));
+        assert!(first < out && out < src && src < new, "{copy}: {:?}", [first, out, src, new]);
+    }
+}
+
 /// If the clock starts earlier, the machine shows file times earlier by as much; on the disk they are
 /// unchanged.
 #[test]

@@ -16,6 +16,7 @@ mod model;
 mod moment;
 #[cfg(unix)]
 mod rebased;
+#[cfg(unix)]
 mod refreshed;
 
 use std::io::Read;

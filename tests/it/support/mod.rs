@@ -79,6 +79,19 @@ pub fn bash(folder: &Path, script: &str) -> Output {
         .unwrap()
 }
 
+/// Makes the symbolic link `path` to a file; false where this user may not, as on Windows without a privilege.
+pub fn symlink(text: &str, path: &Path) -> bool {
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(text, path).unwrap();
+    #[cfg(windows)]
+    if let Err(error) = std::os::windows::fs::symlink_file(text, path) {
+        const PRIVILEGE_NOT_HELD: i32 = 1314;
+        assert_eq!(error.raw_os_error(), Some(PRIVILEGE_NOT_HELD), "{error}");
+    }
+    // Wine 8 claims to have made one.
+    std::fs::symlink_metadata(path).is_ok()
+}
+
 /// The number in the variable `name`, or `default`.
 pub fn number_from_env(name: &str, default: usize) -> usize {
     std::env::var(name).map_or(default, |text| text.parse().unwrap())

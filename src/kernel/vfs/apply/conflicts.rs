@@ -5,8 +5,10 @@ use std::fmt;
 use std::io;
 
 use super::checked::Checked;
+use super::names::NewNames;
 use super::{ApplyError, OnDisk, Placed, Target};
 use crate::base::errno::Errno;
+use crate::kernel::vfs::layer::portable::NameProblem;
 use crate::kernel::vfs::layer::{FileType, Stat};
 use crate::kernel::vfs::overlay::Overlay;
 use crate::kernel::vfs::overlay::baseline::Pin;
@@ -42,6 +44,11 @@ pub enum ConflictKind {
     /// A directory that is to be removed has this entry, which a mount hides, whose name is not UTF-8, or
     /// which is new.
     Holds(String),
+    /// This system can have no file of the name that is to be created.
+    NotAName(NameProblem),
+    /// A path that is to be created is, for the disk, the same name as this one, which the disk has or which is created
+    /// too: it folds case or normalises Unicode.
+    SameName(String),
 }
 
 impl fmt::Display for Conflict {
@@ -64,6 +71,10 @@ impl fmt::Display for Conflict {
             ConflictKind::NotADirectory => write!(f, "{path} is no longer a directory on the disk"),
             ConflictKind::Holds(name) => {
                 write!(f, "cannot remove {path}: on the disk it also holds {name:?}")
+            }
+            ConflictKind::NotAName(problem) => write!(f, "cannot create {path}: {problem}"),
+            ConflictKind::SameName(other) => {
+                write!(f, "cannot create {path}: this disk takes it for the same name as {other}")
             }
         }
     }
@@ -118,7 +129,12 @@ impl Overlay {
         let mut linked = HashMap::new();
         for target in targets {
             let mut on_the_way = HashSet::new();
+            let mut new_names = NewNames::of(target);
             for change in &target.changes {
+                if let Some(problem) = NewNames::problem(self, change) {
+                    check.conflict(target.layer, &change.path, ConflictKind::NotAName(problem));
+                    continue;
+                }
                 let sources = change.after.and_then(|id| self.node(id).origin.as_deref());
                 if let Some(origin) = sources.filter(is_source) {
                     check.is_as_seen(origin)?;
@@ -139,7 +155,7 @@ impl Overlay {
                     (Some(_), Some(_)) => check.conflict(layer, path, ConflictKind::Changed),
                     (Some(_), None) => check.conflict(layer, path, ConflictKind::Appeared),
                     (None, Some(_)) => check.conflict(layer, path, ConflictKind::Vanished),
-                    (None, None) => check.is_free(target, path)?,
+                    (None, None) => check.is_free(target, path, &mut new_names)?,
                 }
                 if target.removed.contains(path) {
                     check.holds_nothing_else(target, path)?;
@@ -151,13 +167,7 @@ impl Overlay {
             self.check_other_names(targets, &seen, &linked, &mut check.checked);
             return Ok(check.checked);
         }
-        let conflict = |((mount, path), what)| Conflict {
-            mount: MountId(mount),
-            mount_path: String::new(),
-            path,
-            what,
-        };
-        Err(ApplyError::Conflicts(check.conflicts.into_iter().map(conflict).collect()))
+        Err(ApplyError::Conflicts(check.found()))
     }
 
     /// The stamps of all that was looked at in the layers of `targets`.
@@ -242,6 +252,17 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
+    /// All conflicts, sorted.
+    fn found(self) -> Vec<Conflict> {
+        let conflict = |((mount, path), what)| Conflict {
+            mount: MountId(mount),
+            mount_path: String::new(),
+            path,
+            what,
+        };
+        self.conflicts.into_iter().map(conflict).collect()
+    }
+
     fn conflict(&mut self, layer: u16, path: &VPath, what: ConflictKind) {
         let mount = self.overlay.mount_of(layer).0;
         self.conflicts.entry((mount, path.clone())).or_insert(what);
@@ -282,10 +303,20 @@ impl Check<'_> {
 
     /// Checks that nothing is at a path that is to be created. Beneath a directory that is to be created nothing is
     /// checked: in its place may be a symbolic link that leads elsewhere.
-    fn is_free(&mut self, target: &Target, path: &VPath) -> Result<(), ApplyError> {
+    fn is_free(
+        &mut self,
+        target: &Target,
+        path: &VPath,
+        new_names: &mut NewNames<'_>,
+    ) -> Result<(), ApplyError> {
         let is_beneath = path.split_last().is_some_and(|(dir, _)| target.created.contains(&dir));
         if !is_beneath && self.fresh(target.layer, path)?.is_some() {
             self.conflict(target.layer, path, ConflictKind::Appeared);
+            return Ok(());
+        }
+        let other = new_names.same_name(path);
+        if let Some(other) = other.map_err(|error| self.refused(target.layer, path, error))? {
+            self.conflict(target.layer, path, ConflictKind::SameName(other));
         }
         Ok(())
     }

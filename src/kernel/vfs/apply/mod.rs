@@ -7,6 +7,7 @@
 
 mod checked;
 pub(super) mod conflicts;
+mod names;
 pub(super) mod rebase;
 pub(super) mod settle;
 pub(super) mod staging;

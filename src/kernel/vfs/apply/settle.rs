@@ -230,6 +230,7 @@ impl Overlay {
             self.upper_bytes = self.upper_bytes.saturating_sub(node_bytes(&node.body));
         }
         let shown_ns = node.times.mtim;
+        self.writes.note_applied(self.time_scale, shown_ns, stat.mtime_ns);
         node.executable = None;
         node.origin =
             Some(Box::new(Origin { was_read, shown_ns, ..Origin::new(layer, path, stat) }));

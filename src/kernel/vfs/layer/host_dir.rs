@@ -12,10 +12,16 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
+#[cfg(windows)]
+use cap_fs_ext::MetadataExt;
 use cap_std::ambient_authority;
+#[cfg(unix)]
+use cap_std::fs::MetadataExt;
 use cap_std::fs::{Dir, DirBuilder, DirEntry as HostEntry, FileType as HostType};
 use cap_std::fs::{Metadata, OpenOptions};
 
+use super::host_syntax::{link_text, native};
+use super::spelling::Spelling;
 use super::{Blob, DirEntry, FileType, Layer, Stat};
 use crate::base::disk;
 use crate::base::errno::Errno;
@@ -30,6 +36,8 @@ pub struct HostDir {
     path: PathBuf,
     /// Returns the temporaries that are not listed.
     hidden: OnceLock<HiddenNames>,
+    /// How names are spelled, where the disk finds them otherwise too.
+    pub(super) spelling: Spelling,
 }
 
 /// Returns the names that directories do not list at this moment.
@@ -90,7 +98,7 @@ impl HostDir {
     pub fn open(path: &Path) -> io::Result<Self> {
         let dir = Dir::open_ambient_dir(path, ambient_authority())?;
         let path = disk::canonical(path).unwrap_or_else(|_| path.to_owned());
-        Ok(Self { dir, path, hidden: OnceLock::new() })
+        Ok(Self { dir, path, hidden: OnceLock::new(), spelling: Spelling::default() })
     }
 
     pub(super) fn dir(&self) -> &Dir {
@@ -98,7 +106,12 @@ impl HostDir {
     }
 
     pub(in crate::kernel::vfs) fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self { dir: self.dir.try_clone()?, path: self.path.clone(), hidden: OnceLock::new() })
+        Ok(Self {
+            dir: self.dir.try_clone()?,
+            path: self.path.clone(),
+            hidden: OnceLock::new(),
+            spelling: Spelling::default(),
+        })
     }
 
     /// Stops listing temporaries that `hidden` returns. Only the first call has an effect.
@@ -155,24 +168,10 @@ impl HostDir {
         }
     }
 
-    /// Identifies this directory on this machine, whatever its path: device and inode, or, where there are none,
-    /// a digest of its path.
+    /// Identifies this directory on this machine, whatever its path: device and inode, on Windows volume and file.
     pub(in crate::kernel::vfs) fn id(&self) -> io::Result<(u64, u64)> {
-        #[cfg(unix)]
-        {
-            use cap_std::fs::MetadataExt;
-            let metadata = self.dir.dir_metadata()?;
-            Ok((metadata.dev(), metadata.ino()))
-        }
-        #[cfg(not(unix))]
-        {
-            let digest = blake3::hash(self.path.as_os_str().as_encoded_bytes());
-            let part = |at| {
-                let bytes = digest.as_bytes()[at..at + 8].try_into();
-                u64::from_le_bytes(bytes.expect("a digest has 32 bytes"))
-            };
-            Ok((part(0), part(8)))
-        }
+        let metadata = self.dir.dir_metadata()?;
+        Ok((metadata.dev(), metadata.ino()))
     }
 
     /// Returns what is at `path`, `None` if nothing is; an error if that cannot be determined.
@@ -189,7 +188,19 @@ impl HostDir {
         self.metadata(path).map(|metadata| examined(&metadata)).map_err(errno)
     }
 
+    /// The attributes of `path`, spelled as the disk has it; a symbolic link is not followed.
     pub(super) fn metadata(&self, path: &VPath) -> io::Result<Metadata> {
+        let metadata = self.metadata_as_found(path)?;
+        self.expect_exact(path)?;
+        Ok(metadata)
+    }
+
+    /// What is at `path` in whichever spelling, for names that the caller made.
+    pub(in crate::kernel::vfs) fn stat_as_found(&self, path: &VPath) -> Result<Stat, Errno> {
+        self.metadata_as_found(path).map(|metadata| examined(&metadata).stat).map_err(errno)
+    }
+
+    pub(super) fn metadata_as_found(&self, path: &VPath) -> io::Result<Metadata> {
         if path.is_root() {
             return self.dir.dir_metadata();
         }
@@ -217,6 +228,7 @@ impl HostDir {
 
     /// The present time on the clock of the disk, in nanoseconds since the Unix epoch: the change time of an
     /// unnamed file created here. `None` where the host or the file system cannot create one.
+    #[cfg_attr(not(target_os = "linux"), expect(clippy::unused_self, reason = "as on Linux"))]
     pub(in crate::kernel::vfs) fn disk_clock_ns(&self) -> Option<u64> {
         #[cfg(target_os = "linux")]
         {
@@ -236,6 +248,7 @@ impl HostDir {
         &self,
         path: &VPath,
     ) -> Result<Vec<(DirEntry, u64)>, Errno> {
+        self.expect_exact(path).map_err(errno)?;
         self.sorted(path, self.entries(path))
     }
 
@@ -346,17 +359,6 @@ impl HostDir {
                         .is_ok_and(|path| self.dir.symlink_metadata(path).is_ok())
         });
     }
-
-    /// Creates the symbolic link `path` with the text `target`, verbatim.
-    pub(in crate::kernel::vfs) fn symlink(&self, target: &str, path: &VPath) -> io::Result<()> {
-        let (dir, name) = self.place(path)?;
-        #[cfg(unix)]
-        return dir.symlink_contents(target, name);
-        #[cfg(windows)]
-        return dir.symlink_file(target, name);
-        #[cfg(not(any(unix, windows)))]
-        return Err(io::ErrorKind::Unsupported.into());
-    }
 }
 
 impl Layer for HostDir {
@@ -370,11 +372,13 @@ impl Layer for HostDir {
     }
 
     fn read_link(&self, path: &VPath) -> Result<Box<[u8]>, Errno> {
+        self.expect_exact(path).map_err(errno)?;
         let target = self.at(path, |dir, name| dir.read_link_contents(name)).map_err(errno)?;
-        Ok(target.into_os_string().into_encoded_bytes().into())
+        Ok(link_text(target))
     }
 
     fn open(&self, path: &VPath) -> Result<Blob, Errno> {
+        self.expect_exact(path).map_err(errno)?;
         // A pipe can have taken the file's place since it was examined.
         let file = self.open_to_read(path).map_err(errno)?;
         let metadata = Metadata::from_file(&file).map_err(errno)?;
@@ -386,10 +390,6 @@ impl Layer for HostDir {
         }
         let stamp = Some(examined(&metadata).stat.stamp);
         Ok(Blob::Host(HostFile { file, stamp }))
-    }
-
-    fn names_are_exact(&self) -> bool {
-        !cfg!(any(windows, target_vendor = "apple"))
     }
 }
 
@@ -451,14 +451,6 @@ fn read_some_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
     std::os::windows::fs::FileExt::seek_read(file, buf, offset)
 }
 
-/// `path` in the host's syntax. Windows gives some characters a meaning; names that hold one are refused.
-pub(in crate::kernel::vfs) fn native(path: &VPath) -> io::Result<&Path> {
-    if cfg!(windows) && path.as_str().contains(['\\', ':', '*', '?', '"', '<', '>', '|']) {
-        return Err(io::ErrorKind::InvalidFilename.into());
-    }
-    Ok(Path::new(path.as_str()))
-}
-
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 pub(in crate::kernel::vfs) fn errno(error: io::Error) -> Errno {
     #[cfg(unix)]
@@ -472,7 +464,11 @@ pub(in crate::kernel::vfs) fn errno(error: io::Error) -> Errno {
             _ => {}
         }
     }
-    Errno::from_io(&error)
+    match error.kind() {
+        // Windows has no such file.
+        io::ErrorKind::InvalidFilename if cfg!(windows) => Errno::Noent,
+        _ => Errno::from_io(&error),
+    }
 }
 
 fn type_of(file_type: HostType) -> FileType {
@@ -497,7 +493,7 @@ fn inode_of(entry: &HostEntry) -> u64 {
     }
 }
 
-fn since_epoch_ns(time: io::Result<cap_std::time::SystemTime>) -> u64 {
+pub(super) fn since_epoch_ns(time: io::Result<cap_std::time::SystemTime>) -> u64 {
     time.ok()
         .and_then(|time| time.into_std().duration_since(SystemTime::UNIX_EPOCH).ok())
         .map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
@@ -513,25 +509,23 @@ pub(in crate::kernel::vfs) fn examined(metadata: &Metadata) -> Examined {
     // A directory's own times and inode would change with its entries.
     if file_type != FileType::Directory {
         stamp.write_u64(mtime_ns);
+        stamp.write_u64(metadata.ino());
         #[cfg(unix)]
         {
-            use cap_std::fs::MetadataExt;
-            stamp.write_u64(metadata.ino());
             stamp.write_i64(metadata.ctime());
             stamp.write_i64(metadata.ctime_nsec());
         }
     }
     #[cfg(unix)]
-    let (executable, inode, nlink, changed_ns) = {
-        use cap_std::fs::MetadataExt;
+    let (executable, changed_ns) = {
         let seconds = u64::try_from(metadata.ctime()).unwrap_or(0);
         let nanos = u64::try_from(metadata.ctime_nsec()).unwrap_or(0);
         let changed_ns = seconds.saturating_mul(1_000_000_000).saturating_add(nanos);
-        (metadata.mode() & 0o100 != 0, metadata.ino(), metadata.nlink(), changed_ns)
+        (metadata.mode() & 0o100 != 0, changed_ns)
     };
     #[cfg(not(unix))]
-    let (executable, inode, nlink, changed_ns) =
-        (false, 0, 1, mtime_ns.max(since_epoch_ns(metadata.created())));
+    let (executable, changed_ns) = (false, mtime_ns.max(since_epoch_ns(metadata.created())));
+    let (inode, nlink) = (metadata.ino(), metadata.nlink());
     let stat = Stat { file_type, size, mtime_ns, executable, stamp: stamp.finish(), inode, nlink };
     Examined { stat, changed_ns }
 }

@@ -5,6 +5,8 @@ use super::host_dir::{Examined, HostDir};
 #[cfg(unix)]
 use super::host_dir::{errno, examined};
 #[cfg(unix)]
+use super::host_syntax::NAMES_FOLD;
+#[cfg(unix)]
 use super::host_walk::Walked;
 use crate::base::errno::Errno;
 use crate::kernel::vfs::path::VPath;
@@ -54,7 +56,13 @@ impl HeldDir<'_> {
     /// `ENOENT`; those of the host.
     pub(in crate::kernel::vfs) fn examine(&self, name: &str) -> Result<Examined, Errno> {
         #[cfg(unix)]
-        return self.dir.symlink_metadata(name).map(|metadata| examined(&metadata)).map_err(errno);
+        {
+            let metadata = self.dir.symlink_metadata(name).map_err(errno)?;
+            if NAMES_FOLD {
+                self.host.expect_exact(&self.path.join(name)).map_err(errno)?;
+            }
+            Ok(examined(&metadata))
+        }
         #[cfg(not(unix))]
         self.host.examine(&self.path.join(name))
     }

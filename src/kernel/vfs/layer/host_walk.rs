@@ -9,7 +9,8 @@ use cap_std::fs::Dir;
 #[cfg(unix)]
 use cap_std::fs::OpenOptions;
 
-use super::host_dir::{HostDir, native};
+use super::host_dir::HostDir;
+use super::host_syntax::native;
 #[cfg(unix)]
 use super::way;
 use crate::kernel::vfs::path::VPath;
@@ -81,6 +82,10 @@ impl HostDir {
     }
 
     /// Syncs the file systems of the directories `dirs`; returns whether the host can do that.
+    #[cfg_attr(
+        not(target_os = "linux"),
+        expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as on Linux")
+    )]
     pub(in crate::kernel::vfs) fn sync_file_systems(&self, dirs: &[VPath]) -> io::Result<bool> {
         #[cfg(target_os = "linux")]
         {

@@ -3,11 +3,15 @@
 pub(super) mod contents;
 pub(super) mod host_dir;
 pub(super) mod host_held;
+mod host_names;
 mod host_path;
 pub(super) mod host_permissions;
+pub(super) mod host_syntax;
 pub(super) mod host_walk;
 mod owner;
+pub(super) mod portable;
 pub(super) mod recording;
+mod spelling;
 pub(super) mod taped;
 pub(super) mod temporary;
 #[cfg(unix)]

@@ -15,6 +15,7 @@ pub(super) mod dirs;
 pub(super) mod drift;
 pub(super) mod drift_kind;
 pub(super) mod file_io;
+pub(super) mod known_times;
 mod limits;
 pub(super) mod links;
 pub(super) mod listing;

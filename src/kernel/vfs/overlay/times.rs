@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 use serde::{Deserialize, Serialize};
 
 use super::Overlay;
+use super::known_times::{APPLIED_STEP_NS, KnownTimes};
 use super::node::{Body, MountId, Node, NodeId, TimesOf};
 use crate::base::ambient;
 use crate::kernel::vfs::layer::Stat;
@@ -25,9 +26,6 @@ const CONTENT_TIMES_BEGIN_S: u64 = 631_152_000;
 /// Range of these times in seconds, eight and a half years. Two contents have equal times with a probability of
 /// one in that many.
 const CONTENT_TIMES_SPAN_S: u64 = 1 << 28;
-
-/// Distance of times that an apply sets on files written one after the other.
-const APPLIED_STEP_NS: u64 = 1_000;
 
 /// The modification times that files of a layer show until they are changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -66,6 +64,11 @@ impl TimeScale {
             Self::Paused(start) if start < SHIFTED_NS => scaled(ns, start, FILES_END_NS).min(start),
             Self::Paused(start) => ns.saturating_sub(FILES_END_NS.saturating_sub(start)).min(start),
         }
+    }
+
+    /// Whether this is a paused clock that started at `ns` or before.
+    pub(super) fn has_begun(self, ns: u64) -> bool {
+        matches!(self, Self::Paused(start) if start <= ns)
     }
 
     /// The time on the disk that is shown as `ns`.
@@ -136,6 +139,7 @@ pub(in crate::kernel::vfs) struct DiskTimes {
     written: Vec<u64>,
     /// Times that programs copied from files of the disk, and the disk's times of these files.
     copied: HashMap<u64, u64>,
+    known: KnownTimes,
     newest_ns: u64,
 }
 
@@ -160,6 +164,9 @@ impl DiskTimes {
     fn on_disk(&self, ns: u64) -> u64 {
         if let Some(copied) = self.copied.get(&ns) {
             return *copied;
+        }
+        if let Some(known) = self.known.on_disk(ns).filter(|_| self.scale.has_begun(ns)) {
+            return known.min(self.newest_ns);
         }
         match (self.scale, self.written.binary_search(&ns)) {
             (TimeScale::Paused(_), Ok(rank)) => {
@@ -187,17 +194,22 @@ impl Overlay {
     pub(in crate::kernel::vfs) fn disk_times(&self) -> DiskTimes {
         let mut written = Vec::new();
         let copied = self.copied_times();
+        let known = self.writes.known.clone();
+        let is_known = |ns: &u64| {
+            copied.contains_key(ns)
+                || self.time_scale.has_begun(*ns) && known.on_disk(*ns).is_some()
+        };
         if let TimeScale::Paused(start) = self.time_scale {
             for (_, node) in self.nodes.iter().filter(|(_, node)| node.carries_times()) {
                 // Only times that the clock has shown, not dates or copies of other files' times.
-                let is_past =
-                    |ns: &u64| is_of_clock(*ns, start, node.times.ctim) && !copied.contains_key(ns);
+                let is_past = |ns: &u64| is_of_clock(*ns, start, node.times.ctim) && !is_known(ns);
                 written.extend([node.times.mtim, node.times.atim].into_iter().filter(is_past));
             }
         }
         written.sort_unstable();
         written.dedup();
-        DiskTimes { scale: self.time_scale, written, copied, newest_ns: ambient::wall_now_ns() }
+        let newest_ns = ambient::wall_now_ns();
+        DiskTimes { scale: self.time_scale, written, copied, known, newest_ns }
     }
 
     /// Times that programs set and files of the disk show, or showed until a program changed them, with the disk's times

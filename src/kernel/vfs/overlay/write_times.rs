@@ -9,9 +9,8 @@
 
 use std::collections::HashMap;
 
-use serde::{Deserialize, Serialize};
-
 use super::Overlay;
+use super::known_times::{KnownTimes, Refresh};
 use super::node::{Body, MountId, Node, NodeId, TimesOf};
 use super::times::{Mtimes, TimeScale};
 use crate::kernel::vfs::layer::Stat;
@@ -39,8 +38,7 @@ pub(in crate::kernel::vfs) struct WriteTimes {
     last_file_ns: u64,
     /// Names removed whose files were written to in the current second: inode number and time of the write.
     gone: HashMap<(NodeId, Box<str>), (u64, u64)>,
-    /// Refreshes from the disk.
-    pub(in crate::kernel::vfs) refreshes: Vec<Refresh>,
+    pub(in crate::kernel::vfs) known: KnownTimes,
     /// The version of the kernel whose times these are.
     kernel_version: u32,
 }
@@ -50,32 +48,6 @@ const REFRESH_NS_MAX: u64 = 600 * SECOND_NS;
 
 /// 365 days: refreshes that begin at different times of the disk within this range show different times.
 const REFRESHES_APART_NS: u64 = 365 * 24 * 60 * 60 * SECOND_NS;
-
-/// Shows changes made on the disk between the start of a session, or a refresh, and the next refresh: later than
-/// the session's writes before that, in the order in which they were made.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub(in crate::kernel::vfs) struct Refresh {
-    pub mount: u16,
-    /// On the disk's clock.
-    pub since_ns: u64,
-    pub until_ns: u64,
-    /// The time shown for a change at `since_ns`.
-    pub shown_ns: u64,
-    /// How much later a change at `until_ns` is shown; 0 in snapshots before version 1.3.
-    #[serde(default)]
-    pub span_ns: u64,
-}
-
-impl Refresh {
-    /// The time shown for a change at `ns` on the disk's clock, if it is in the range.
-    fn shown(&self, ns: u64) -> Option<u64> {
-        // What has the time of the start was there when it was looked at first.
-        let at = ns.checked_sub(self.since_ns).filter(|at| *at > 0 && ns <= self.until_ns)?;
-        let whole = self.until_ns.saturating_sub(self.since_ns).max(1);
-        let later = u128::from(at) * u128::from(self.span_ns) / u128::from(whole);
-        Some(self.shown_ns.saturating_add(u64::try_from(later).unwrap_or(self.span_ns)))
-    }
-}
 
 fn is_same_second(a: u64, b: u64) -> bool {
     a / SECOND_NS == b / SECOND_NS
@@ -99,6 +71,18 @@ impl WriteTimes {
     /// A write to an open file is later than one that other processes may have seen.
     fn moves_open_files(&self) -> bool {
         self.kernel_version > 5
+    }
+
+    /// Records that a file with the time `shown_ns` has `disk_ns` on the disk since an apply.
+    pub(in crate::kernel::vfs) fn note_applied(
+        &mut self,
+        scale: TimeScale,
+        shown_ns: u64,
+        disk_ns: u64,
+    ) {
+        if self.last_ns.is_some() && scale.has_begun(shown_ns) {
+            self.known.applied.note(shown_ns, disk_ns);
+        }
     }
 
     /// The time of a write to `node` when the clock shows `now`; not in the second of `before`, its previous
@@ -125,7 +109,7 @@ impl Overlay {
             last_ns: Some(now),
             began_ns: now,
             seen_ns: now,
-            refreshes: std::mem::take(&mut self.writes.refreshes),
+            known: std::mem::take(&mut self.writes.known),
             kernel_version: self.writes.kernel_version,
             ..WriteTimes::default()
         };
@@ -199,7 +183,7 @@ impl Overlay {
             shown_ns,
             span_ns,
         };
-        self.writes.refreshes.extend(windows.iter().map(refresh));
+        self.writes.known.refreshes.extend(windows.iter().map(refresh));
     }
 
     /// The times of an entry of `mount` that has the attributes `stat` below.
@@ -209,7 +193,8 @@ impl Overlay {
         stat: &Stat,
     ) -> (Times, TimesOf) {
         let mtimes = self.mounts[mount.index()].mtimes;
-        let mut refreshes = self.writes.refreshes.iter().filter(|refresh| refresh.mount == mount.0);
+        let mut refreshes =
+            self.writes.known.refreshes.iter().filter(|refresh| refresh.mount == mount.0);
         match refreshes.find_map(|refresh| refresh.shown(stat.mtime_ns)) {
             Some(shown_ns) if mtimes == Mtimes::Host && self.writes.last_ns.is_some() => {
                 (Times::all(shown_ns), TimesOf::Layer)

@@ -16,11 +16,11 @@ use self::content::SavedContent;
 use super::layer::FileType;
 use super::layer::Times;
 use super::overlay::content::Content;
+use super::overlay::known_times::{AppliedTimes, KnownTimes, Refresh};
 use super::overlay::node::{
     Body, Dir, Entry, EntryKind, File, MountId, Node, NodeId, Origin, TimesOf,
 };
 use super::overlay::nodes::Nodes;
-use super::overlay::write_times::Refresh;
 use super::overlay::{NODE_BYTES, Overlay, node_bytes};
 use super::path::{NAME_MAX, VPath};
 use crate::base::digest::Digest;
@@ -41,6 +41,9 @@ pub struct SavedOverlay {
     /// Refreshes from host directories.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     refreshes: Vec<Refresh>,
+    /// What applies made of the times of writes.
+    #[serde(default, skip_serializing_if = "AppliedTimes::is_empty")]
+    applied_times: AppliedTimes,
 }
 
 /// Why a namespace cannot be restored.
@@ -247,8 +250,15 @@ impl Overlay {
             }
         }
         let baselines = Some(baselines);
-        let refreshes = self.writes.refreshes.clone();
-        Ok(SavedOverlay { next_ino: self.next_ino, mounts, nodes, seen, baselines, refreshes })
+        Ok(SavedOverlay {
+            next_ino: self.next_ino,
+            mounts,
+            nodes,
+            seen,
+            baselines,
+            refreshes: self.writes.known.refreshes.clone(),
+            applied_times: self.writes.known.applied.clone(),
+        })
     }
 
     /// Makes this namespace, which must have the same mounts and nothing else, what `saved` was.
@@ -303,7 +313,8 @@ impl Overlay {
             mount.root = NodeId(saved.root);
         }
         restored.next_ino = saved.next_ino;
-        restored.writes.refreshes.clone_from(&saved.refreshes);
+        let (refreshes, applied) = (saved.refreshes.clone(), saved.applied_times.clone());
+        restored.writes.known = KnownTimes { refreshes, applied };
         restored.seen = saved.seen.iter().map(|o| restored.origin(o)).collect::<Result<_, _>>()?;
         restored.cache_bytes = 0;
         // The true value is not saved.
