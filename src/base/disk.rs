@@ -55,6 +55,40 @@ pub fn open(path: &Path) -> Result<File, DiskError> {
     expect_file(open_without_waiting(&mut options, path), path)
 }
 
+/// Opens a file or directory to set its times.
+#[cfg(feature = "cli")]
+pub fn open_to_set_times(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    #[cfg(windows)]
+    {
+        use std::os::windows::fs::OpenOptionsExt;
+        /// `FILE_WRITE_ATTRIBUTES`.
+        const ACCESS: u32 = 0x100;
+        /// `FILE_FLAG_BACKUP_SEMANTICS`, for directories.
+        const FLAGS: u32 = 0x0200_0000;
+        options.access_mode(ACCESS).custom_flags(FLAGS);
+    }
+    #[cfg(not(windows))]
+    options.read(true);
+    options.open(path)
+}
+
+/// As [`open`], and its bytes may be run: Windows maps no other file as code.
+pub fn open_code(path: &Path) -> Result<File, DiskError> {
+    let mut options = File::options();
+    options.read(true);
+    #[cfg(windows)]
+    {
+        /// `GENERIC_READ` and `GENERIC_EXECUTE`.
+        const ACCESS: u32 = 0x8000_0000 | 0x2000_0000;
+        /// `FILE_SHARE_READ` and `FILE_SHARE_DELETE`: nobody writes to it meanwhile.
+        const SHARE: u32 = 1 | 4;
+        use std::os::windows::fs::OpenOptionsExt;
+        options.access_mode(ACCESS).share_mode(SHARE);
+    }
+    expect_file(open_without_waiting(&mut options, path), path)
+}
+
 /// Opens any file for reading. Opening a pipe waits for a writer.
 #[cfg(feature = "cli")]
 pub fn open_stream(path: &Path) -> Result<File, DiskError> {
@@ -89,6 +123,8 @@ fn open_to_write(options: &mut std::fs::OpenOptions, path: &Path) -> Result<File
             {
                 io::Error::other("the pipe has no reader")
             }
+            // Windows says that the access is denied.
+            Ok(metadata) if metadata.is_dir() => io::ErrorKind::IsADirectory.into(),
             _ => error,
         };
         DiskError::new("create", path)(error)
@@ -336,7 +372,11 @@ pub fn create_private_dir_all(path: &Path) -> Result<(), DiskError> {
 /// Returns `path` as an absolute path without links, `.` and `..`. A part at its end that does not exist
 /// is kept.
 pub fn canonical(path: &Path) -> Result<PathBuf, DiskError> {
-    match std::fs::canonicalize(path) {
+    #[cfg(windows)]
+    let found = dunce::canonicalize(path);
+    #[cfg(not(windows))]
+    let found = std::fs::canonicalize(path);
+    match found {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             match (path.parent(), path.file_name()) {
                 (Some(parent), Some(name)) => {

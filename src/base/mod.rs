@@ -5,6 +5,8 @@
 
 pub mod ambient;
 pub mod atomic_file;
+#[cfg(windows)]
+pub mod change_time;
 pub mod digest;
 pub mod disk;
 pub mod errno;

@@ -79,7 +79,7 @@ fn copy_dir(
         }
     }
     // Where a folder cannot be opened, it keeps the time at which it was made, which is another one as well.
-    if let (Ok(metadata), Ok(dir)) = (disk::symlink_metadata(from), File::open(to)) {
+    if let (Ok(metadata), Ok(dir)) = (disk::symlink_metadata(from), disk::open_to_set_times(to)) {
         let _ = dir.set_times(FileTimes::new().set_modified(perturbed(&metadata, below, number)));
     }
     Ok(())

@@ -312,7 +312,7 @@ pub(super) struct VerifiedCode(File);
 
 impl VerifiedCode {
     fn open(path: &Path, digest: Digest) -> Option<Self> {
-        let file = disk::open(path).ok()?;
+        let file = disk::open_code(path).ok()?;
         // Read, not mapped: a page fault per page costs more than the copy.
         (Digest::of_reader(&file).ok()?.0 == digest).then_some(Self(file))
     }
@@ -325,6 +325,22 @@ impl VerifiedCode {
         let file = self.0.try_clone()?;
         // SAFETY: the bytes behind this file handle have the digest under which this user stored what
         // the code generator made, here or where someone is whom they trust.
-        unsafe { wasmtime::Module::deserialize_open_file(engine, file) }
+        let loaded = unsafe { wasmtime::Module::deserialize_open_file(engine, file) };
+        #[cfg(windows)]
+        let loaded = loaded.or_else(|error| self.load_copy(engine).ok_or(error));
+        loaded
+    }
+
+    /// Loads a copy in memory: Wine 8 cannot change the protection of a mapped file (`VirtualProtect` to
+    /// `PAGE_WRITECOPY` fails).
+    #[cfg(windows)]
+    fn load_copy(&self, engine: &wasmtime::Engine) -> Option<wasmtime::Module> {
+        use std::io::{Read, Seek};
+        let mut code = Vec::new();
+        let mut file = &self.0;
+        file.rewind().ok()?;
+        file.read_to_end(&mut code).ok()?;
+        // SAFETY: as in `load`: while this handle is open, nobody else can write to the file.
+        unsafe { wasmtime::Module::deserialize(engine, code) }.ok()
     }
 }

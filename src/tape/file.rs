@@ -227,7 +227,10 @@ impl Drop for FileTape {
             let _ = disk::remove_file(&self.cas.path_of(*digest));
         }
         if let Some(pack) = self.pack.take() {
-            let _ = disk::remove_file(pack.path());
+            let path = pack.path().to_owned();
+            // Windows keeps the name of an open file until it is closed.
+            drop((pack, std::mem::replace(&mut self.store, TapeStore::of(&self.path))));
+            let _ = disk::remove_file(&path);
         }
         // Fails if others have contents in it.
         let _ = disk::remove_empty_dir(self.cas.dir());

@@ -107,10 +107,8 @@ fn run(path: &Path) -> Result<(), String> {
 
 #[test]
 fn official_suite() {
-    let folder = std::env::var_os("BELLJAR_WASI_TESTSUITE").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("wasi-testsuite/tests"),
-        PathBuf::from,
-    );
+    let folder = std::env::var_os("BELLJAR_WASI_TESTSUITE")
+        .map_or_else(|| crate::support::package().join("wasi-testsuite/tests"), PathBuf::from);
     if !folder.is_dir() {
         support::skipped("conformance::official_suite", "no folder wasi-testsuite/tests");
         return;

@@ -7,7 +7,7 @@ use std::process::Output;
 
 use serde_json::{Value, json};
 
-use crate::support::{belljar, guest, stderr, stdout, tree};
+use crate::support::{belljar, guest, slashed, stderr, stdout, tree};
 
 struct Scene(tempfile::TempDir);
 
@@ -30,7 +30,7 @@ impl Scene {
     fn succeed(&self, args: &[&str]) -> (String, String) {
         let output = self.call(args);
         assert!(output.status.success(), "{args:?}: {}", stderr(&output));
-        (stdout(&output), stderr(&output))
+        (slashed(&stdout(&output)), slashed(&stderr(&output)))
     }
 
     fn json(&self, args: &[&str]) -> Value {
@@ -187,7 +187,8 @@ fn hostile_and_useless_packages_are_refused_and_leave_nothing() {
         let package = format!("../{package}");
         let output = scene.call(&["toolchain", "init", "--from", &package, "new"]);
         assert!(!output.status.success());
-        assert!(stderr(&output).contains(why), "{package}: {}", stderr(&output));
+        let error = slashed(&stderr(&output));
+        assert!(error.contains(why), "{package}: {error}");
         assert!(tree(&scene.path("work")).is_empty(), "{package}");
     }
     // A manifest of the package's own is replaced: it was not checked by whoever drafts one.

@@ -5,7 +5,7 @@ use std::process::Output;
 
 use serde_json::{Value, json};
 
-use crate::support::{Belljar, belljar, guest, package, skipped, stderr, stdout};
+use crate::support::{Belljar, belljar, guest, package, skipped, slashed, stderr, stdout};
 
 /// A home, a toolchain `notes` in `notes/` and as a bundle in the project `work`, which has a folder `sub`.
 struct Scene(tempfile::TempDir);
@@ -69,7 +69,7 @@ impl Scene {
     fn fail(&self, args: &[&str]) -> String {
         let output = self.call(args);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stdout(&output));
-        stderr(&output)
+        slashed(&stderr(&output))
     }
 
     fn config(&self) -> Value {

@@ -223,7 +223,7 @@ fn avr_gcc_from_a_registry_makes_the_known_firmware_without_a_network() {
     scene.succeed("two", &["install", "--quiet", "--no-compile", "--locked"]);
     let lock = std::fs::read_to_string(scene.path("work/belljar.lock")).unwrap();
     assert!(lock.contains(pushed["digest"].as_str().unwrap()), "{lock}");
-    let blink = Path::new(env!("CARGO_MANIFEST_DIR")).join("toolchains/avr/blink.c");
+    let blink = crate::support::package().join("toolchains/avr/blink.c");
     std::fs::copy(blink, scene.path("work/blink.c")).unwrap();
     let words = ["avr-gcc", "-Os", "-DF_CPU=16000000UL", "blink.c", "-o", "blink.hex"];
     for (home, project, locked) in [("one", "none", &[][..]), ("two", "", &["--locked"])] {

@@ -4,8 +4,12 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use belljar::native::{SubprocessError, SubprocessInput, SubprocessStatus, SubprocessStdio};
-use belljar::testbench::{Testbench, TestbenchBuilder, TestbenchError, TestbenchSession};
+#[cfg(unix)]
+use belljar::native::SubprocessError;
+use belljar::native::{SubprocessInput, SubprocessStatus, SubprocessStdio};
+#[cfg(unix)]
+use belljar::testbench::TestbenchError;
+use belljar::testbench::{Testbench, TestbenchBuilder, TestbenchSession};
 
 use crate::support::{engine, guest};
 

@@ -69,7 +69,7 @@ fn unfinished_tape_is_readable_and_removed_on_drop() {
     let Kind::StreamWrite { bytes, .. } = &so_far.records[0].kind else { panic!() };
     assert_eq!(so_far.payload(bytes).unwrap(), [0xfe; 5000]);
     assert!(!path.exists());
-    drop(recorder);
+    drop((so_far, recorder));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 

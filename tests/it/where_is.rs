@@ -65,7 +65,9 @@ fn matches(text: &str, pattern: &str) -> bool {
 fn is_item(path: &str) -> bool {
     let mut at = package().join("src");
     let mut parts = path.split("::").peekable();
-    while let Some(part) = parts.peek() {
+    // Modules have lower-case names; some disks would find a type's name among them.
+    let is_module = |part: &&&str| part.starts_with(|first: char| first.is_lowercase());
+    while let Some(part) = parts.peek().filter(is_module) {
         let (folder, file) = (at.join(part), at.join(part).with_extension("rs"));
         at = match (folder.is_dir(), file.is_file()) {
             (true, _) => folder,

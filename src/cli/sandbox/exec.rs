@@ -77,7 +77,7 @@ fn note_load(args: &ExecArgs, noted: &Noted, loaded: &LoadedPrograms) -> Loaded 
 }
 
 fn module_name(path: &str) -> String {
-    let name = path.rsplit('/').next().unwrap_or_default();
+    let name = path.rsplit(std::path::is_separator).next().unwrap_or_default();
     name.strip_suffix(".wasm").unwrap_or(name).to_owned()
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::cli::scratch;
 use crate::cli::tape::{call, succeed};
-use crate::support::{belljar, stderr};
+use crate::support::{belljar, has_links, stderr};
 
 /// A folder with `tree`, and the tape of a run of `script` over it.
 fn recorded(script: &str) -> tempfile::TempDir {
@@ -229,6 +229,10 @@ fn applied_changes_are_recognised_with_any_clock_and_link() {
         (&[], "rm -r old; ln -s old old"),
         (&[], "mv old old.v1; ln -s old.v1 old"),
     ] {
+        let test = "applied_changes_are_recognised_with_any_clock_and_link";
+        if script.contains("ln -s") && !has_links(test) {
+            continue;
+        }
         let folder = recorded("true");
         let record = ["record", "-q", "--tape", "run.tape", "--worktree", "tree"];
         let args = [&record[..], options, &["--", "sh", "-c", script]].concat();

@@ -1,7 +1,7 @@
 //! Messages and exit codes for mistyped or misunderstood usage.
 
 use crate::cli::{guest_arg, run, scratch};
-use crate::support::{belljar, guest, stderr, stdout};
+use crate::support::{NO_SUCH_FILE, NOT_A_DIRECTORY, belljar, guest, slashed, stderr, stdout};
 
 #[test]
 fn bad_input_says_what_where_and_what_to_do() {
@@ -19,7 +19,7 @@ fn bad_input_says_what_where_and_what_to_do() {
     let cases: &[(&[&str], i32, &[&str])] = &[
         (&["nothing"], 127, &["nothing", "built-in", "--toolchain", "belljar programs"]),
         (&[""], 2, &["name of a program"]),
-        (&["./nothing.wasm"], 127, &["./nothing.wasm", "No such file"]),
+        (&["./nothing.wasm"], 127, &["./nothing.wasm", NO_SUCH_FILE]),
         (&["text.wasm"], 126, &["text.wasm", "not a WebAssembly module", "[package"]),
         (&["empty.wasm"], 126, &["empty.wasm", "nothing"]),
         (&["cut.wasm"], 126, &["cut.wasm", "offset"]),
@@ -29,10 +29,10 @@ fn bad_input_says_what_where_and_what_to_do() {
         (&["library.wat"], 126, &["_start", "library"]),
         (&["folder.wasm"], 126, &["folder.wasm", "directory", "--toolchain"]),
         (&["compiled.cwasm"], 126, &["compiled.cwasm", "precompiled", ".wasm"]),
-        (&["--worktree", "gone", "wc"], 2, &["--worktree", "gone", "No such file"]),
+        (&["--worktree", "gone", "wc"], 2, &["--worktree", "gone", NO_SUCH_FILE]),
         (&["--worktree", "note.txt", "wc"], 2, &["--worktree", "note.txt", "directory"]),
-        (&["--dir", "gone::/x", "wc"], 2, &["--dir gone::/x", "No such file"]),
-        (&["--dir", "note.txt::/x", "wc"], 2, &["--dir note.txt::/x", "Not a directory"]),
+        (&["--dir", "gone::/x", "wc"], 2, &["--dir gone::/x", NO_SUCH_FILE]),
+        (&["--dir", "note.txt::/x", "wc"], 2, &["--dir note.txt::/x", NOT_A_DIRECTORY]),
         (
             &["--dir", ".::/worktree", "wc"],
             2,
@@ -52,12 +52,12 @@ fn bad_input_says_what_where_and_what_to_do() {
         (&["--dir", ".:/x:ro", "wc"], 2, &["did you mean --dir .::/x::ro?"]),
         (&["--dir", ".::../../x", "wc"], 2, &["--dir .::../../x", "root", "HOST::GUEST"]),
         (&["--dir", "::", "wc"], 2, &["HOST::GUEST"]),
-        (&["--toolchain", "gone", "wc"], 2, &["--toolchain", "gone", "No such file"]),
-        (&["--stdin", "gone", "wc"], 2, &["--stdin", "gone", "No such file"]),
+        (&["--toolchain", "gone", "wc"], 2, &["--toolchain", "gone", NO_SUCH_FILE]),
+        (&["--stdin", "gone", "wc"], 2, &["--stdin", "gone", NO_SUCH_FILE]),
         (&["--stdin", ".", "wc"], 2, &["--stdin", "directory"]),
-        (&["--json=gone/r", "wc"], 2, &["--json", "gone/r", "No such file"]),
-        (&["--trace=gone/t", "wc"], 2, &["--trace", "gone/t", "No such file"]),
-        (&["--diff=gone/d", "wc"], 2, &["--diff", "gone/d", "No such file"]),
+        (&["--json=gone/r", "wc"], 2, &["--json", "gone/r", NO_SUCH_FILE]),
+        (&["--trace=gone/t", "wc"], 2, &["--trace", "gone/t", NO_SUCH_FILE]),
+        (&["--diff=gone/d", "wc"], 2, &["--diff", "gone/d", NO_SUCH_FILE]),
         (&["--diff=.", "wc"], 2, &["--diff", "directory"]),
         (&["--timeout", "10", "wc"], 2, &["10", "500ms"]),
         (&["--max-memory", "lots", "wc"], 2, &["lots", "512MiB"]),
@@ -103,7 +103,7 @@ fn program_not_found_error_names_the_searched_places() {
     for (args, code, words) in cases {
         let toolchains = ["--toolchain", "tools", "--toolchain", "more"];
         let output = run(dir, &[&toolchains[..], args].concat());
-        let message = stderr(&output);
+        let message = slashed(&stderr(&output));
         assert_eq!(output.status.code(), Some(*code), "{args:?}: {message}");
         for word in *words {
             assert!(message.contains(word), "{args:?}: no {word:?} in: {message}");

@@ -41,7 +41,7 @@ use std::process::{Output, Stdio};
 
 use serde_json::Value;
 
-use crate::support::{belljar, git_apply, guest, stderr, stdout};
+use crate::support::{belljar, git_apply, guest, has, stderr, stdout};
 
 fn scratch() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
@@ -76,6 +76,9 @@ fn nothing_is_written_unless_asked_for() {
 
 #[test]
 fn diff_applies_with_git() {
+    if !has("git", "diff_applies_with_git") {
+        return;
+    }
     let folder = scratch();
     let script = [
         "append:note.txt:more",

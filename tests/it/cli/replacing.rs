@@ -78,8 +78,10 @@ fn two_options_cannot_name_one_file() {
         "--tape: --json writes same as well",
     );
     assert!(!dir.join("same").exists());
-    let output = call(dir, &["run", "--json=/dev/null", "--diff=/dev/null", "true"]);
-    assert!(output.status.success(), "{}", stderr(&output));
+    if cfg!(unix) {
+        let output = call(dir, &["run", "--json=/dev/null", "--diff=/dev/null", "true"]);
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
 }
 
 #[test]

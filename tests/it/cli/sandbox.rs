@@ -68,6 +68,9 @@ fn a_session_lives_from_command_to_command() {
 
 #[test]
 fn every_sandbox_command_has_json_output() {
+    if !crate::support::has_links("every_sandbox_command_has_json_output") {
+        return;
+    }
     let folder = scratch();
     let at = folder.path();
     assert_eq!(json(at, &["create", "--id", "box", "--json"])["id"], "box");
@@ -179,7 +182,7 @@ fn errors_of_sandboxes_name_the_next_step() {
         124,
         "(raise it with --virtual-timeout; the session",
     );
-    says(&["cp", "a:b", "box:/b"], 2, "write ./ before");
+    says(&["cp", "ab:b", "box:/b"], 2, "write ./ before");
     says(&["apply", "nothing"], 2, "`belljar sandbox list`");
     says(&["refresh", "nothing"], 2, "`belljar sandbox list`");
     says(&["sanpshot", "box"], 2, "did you mean snapshot? (commands: create, exec, ");
@@ -202,9 +205,11 @@ fn relative_paths_of_a_session_begin_in_its_worktree() {
     done(at, &["create", "--id", "bare", "--no-worktree"]);
     done(at, &["cp", "copy.txt", "bare:tmp/there"]);
     assert_eq!(done(at, &["ls", "bare", "tmp"]), "there\n");
-    std::fs::write(at.join("a:b"), "a colon").unwrap();
-    done(at, &["cp", "./a:b", "box:c"]);
-    assert_eq!(done(at, &["exec", "box", "cat", "c"]), "a colon");
+    if cfg!(unix) {
+        std::fs::write(at.join("a:b"), "a colon").unwrap();
+        done(at, &["cp", "./a:b", "box:c"]);
+        assert_eq!(done(at, &["exec", "box", "cat", "c"]), "a colon");
+    }
 }
 
 /// Regression: no session after the first one that did not exist was removed.

@@ -21,6 +21,9 @@ fn done(folder: &Path, args: &[&str]) -> String {
 
 #[test]
 fn diff_of_two_sessions_compares_their_changes() {
+    if !crate::support::has_links("diff_of_two_sessions_compares_their_changes") {
+        return;
+    }
     let folder = scratch();
     let at = folder.path();
     std::fs::write(at.join("kept"), "kept\n").unwrap();

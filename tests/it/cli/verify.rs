@@ -108,6 +108,7 @@ fn verify_names_the_cause_of_other_dependencies() {
 }
 
 /// A path that exists in the program's namespace under the same name does not count as a path of the host.
+#[cfg(unix)]
 #[test]
 fn verify_does_not_vary_a_namespace_path_that_is_also_a_host_path() {
     let folder = scratch();

@@ -228,7 +228,7 @@ fn compare(guest: &Guest, way: Way, seed: u64) {
 /// The program `name`, built by `command` with `-o`. Each build has a folder of its own, so that concurrent tests can
 /// build the same program.
 fn built(name: &str, command: &mut Command) -> Result<PathBuf, String> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let folder = crate::support::scratch_of_build();
     let aside = tempfile::tempdir_in(folder).unwrap();
     let output = command.arg("-o").arg(aside.path().join(name)).output();
     let output = output.map_err(|error| format!("{command:?}: {error}"))?;

@@ -183,17 +183,18 @@ fn garbage_collection_waits_for_writers() {
         std::thread::sleep(Duration::from_millis(300));
         assert!(store.cas().contains(unnamed), "it was to be named next");
         assert!(!collected.is_finished());
-        writing.unlock().unwrap();
+        drop(writing);
         assert_eq!(collected.join().unwrap().contents, 1);
     });
     // Conversely, no contents are written while garbage is collected.
+    let writing = std::fs::File::open(folder.path().join("lock")).unwrap();
     writing.lock().unwrap();
     std::thread::scope(|scope| {
         let created = scope.spawn(|| create(&open(folder.path()), "box"));
         std::thread::sleep(Duration::from_millis(300));
         assert!(!created.is_finished());
         assert!(!folder.path().join("contents").read_dir().unwrap().any(|_| true));
-        writing.unlock().unwrap();
+        drop(writing);
         created.join().unwrap();
     });
 }
@@ -206,7 +207,7 @@ fn id_whose_lock_is_held_is_taken() {
     lock.lock().unwrap();
     let refused = home.create(Some("box"), &mut sandbox(SandboxSpec::default()));
     assert!(matches!(refused, Err(HomeError::Exists { .. })), "{refused:?}");
-    lock.unlock().unwrap();
+    drop(lock);
     create(&home, "box");
 }
 

@@ -31,12 +31,25 @@ pub fn engine() -> &'static Engine {
 
 /// A cache of compiled code that survives from one test run to the next.
 pub fn cache_dir() -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache")
+    scratch_of_build().join("cache")
 }
 
 /// The folder of this package.
 pub fn package() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    static PACKAGE: OnceLock<PathBuf> = OnceLock::new();
+    PACKAGE.get_or_init(|| here(env!("CARGO_MANIFEST_DIR")))
+}
+
+/// A folder for files that survive from one test run to the next.
+pub fn scratch_of_build() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| here(env!("CARGO_TARGET_TMPDIR")))
+}
+
+/// The path of the system that built the tests, on the system that runs them: if that is Windows and the other is not,
+/// the path lacks a drive.
+fn here(built: &str) -> PathBuf {
+    std::path::absolute(built).unwrap()
 }
 
 /// The module of a guest program.
@@ -46,7 +59,7 @@ pub fn guest(name: &str) -> PathBuf {
 
 /// The home of belljar in tests, instead of the user's.
 pub fn home_dir() -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join("home")
+    scratch_of_build().join("home")
 }
 
 /// The `belljar` binary, to run in `folder`, with the cache and the home of the tests and an empty standard input.
@@ -142,6 +155,51 @@ pub fn real(name: &str, test: &str) -> Option<PathBuf> {
     skipped(test, &format!("no {name}; get it with toolchains/fetch.sh real {name}"));
     None
 }
+
+/// Whether this system has `program`, which `test` needs. If not, prints that the test was skipped; on Unix it is required.
+pub fn has(program: &str, test: &str) -> bool {
+    let found = std::process::Command::new(program).arg("--version").output().is_ok();
+    assert!(found || !cfg!(unix), "{test} needs {program}");
+    if !found {
+        skipped(test, &format!("no {program}"));
+    }
+    found
+}
+
+/// Copies the folder `from` to `to`, which must not exist.
+pub fn copy_tree(from: &Path, to: &Path) {
+    std::fs::create_dir(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let to = to.join(path.file_name().unwrap());
+        if path.is_dir() {
+            copy_tree(&path, &to);
+        } else {
+            std::fs::copy(&path, to).unwrap();
+        }
+    }
+}
+
+/// `text` with slashes in the paths of Windows.
+pub fn slashed(text: &str) -> String {
+    if cfg!(windows) { text.replace('\\', "/") } else { text.to_owned() }
+}
+
+/// Whether `test` can make symbolic links here. If not, prints that it was skipped.
+pub fn has_links(test: &str) -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let has = symlink("text", &folder.path().join("link"));
+    if !has {
+        skipped(test, "this user cannot make symbolic links here");
+    }
+    has
+}
+
+/// What the system says of a file that does not exist.
+pub const NO_SUCH_FILE: &str = if cfg!(windows) { "(os error " } else { "No such file" };
+
+/// What the system says of a file that should be a directory.
+pub const NOT_A_DIRECTORY: &str = if cfg!(windows) { "(os error 267)" } else { "Not a directory" };
 
 /// Prints that a test did not run, and why.
 pub fn skipped(test: &str, why: &str) {

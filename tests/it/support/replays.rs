@@ -272,7 +272,7 @@ pub fn output_with(
         let named = named.into_iter().map(|resolved| resolved.module().unwrap());
         let at_path = Module::read(&guest(name)).ok();
         // Some tests build their guest.
-        let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name).with_extension("wasm");
+        let built = super::scratch_of_build().join(name).with_extension("wasm");
         let built = Module::read(&built).ok();
         let mut all = modules.iter().cloned().chain(named).chain(at_path).chain(built);
         all.find(is_it).ok_or_else(|| format!("no module of the tests is {name}"))

@@ -6,20 +6,23 @@
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs::{File, FileTimes};
-use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
-#[cfg(windows)]
-use cap_fs_ext::MetadataExt;
+#[cfg(not(unix))]
+use cap_fs_ext::{FollowSymlinks, MetadataExt, OpenOptionsFollowExt};
 use cap_std::ambient_authority;
 #[cfg(unix)]
+use cap_std::fs::Metadata;
+#[cfg(unix)]
 use cap_std::fs::MetadataExt;
-use cap_std::fs::{Dir, DirBuilder, DirEntry as HostEntry, FileType as HostType};
-use cap_std::fs::{Metadata, OpenOptions};
+use cap_std::fs::{Dir, DirBuilder, DirEntry as HostEntry, OpenOptions};
 
+#[cfg(unix)]
+use super::host_examined::examined;
+use super::host_examined::{Examined, examined_open, type_of};
 use super::host_syntax::{link_text, native};
 use super::spelling::Spelling;
 use super::{Blob, DirEntry, FileType, Layer, Stat};
@@ -48,14 +51,6 @@ pub struct HostFile {
     file: File,
     /// [`Stat::stamp`] at open, if the file may change while it is read.
     stamp: Option<u64>,
-}
-
-/// The entry at a path, with what detects a change of it.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::kernel::vfs) struct Examined {
-    pub stat: Stat,
-    /// Last change of anything, on the clock of the disk: nanoseconds since the Unix epoch.
-    pub changed_ns: u64,
 }
 
 /// Who may access a new file or directory. The process's `umask` applies.
@@ -158,13 +153,8 @@ impl HostDir {
         }
         #[cfg(not(unix))]
         {
-            if !self.dir.symlink_metadata(native(path)?)?.is_file() {
-                return Err(io::ErrorKind::Unsupported.into());
-            }
-            let mut options = OpenOptions::new();
-            options.write(true);
-            let file = self.dir.open_with(native(path)?, &options)?.into_std();
-            set_file_times(&file, times)
+            let (dir, name) = self.place(path)?;
+            set_file_times(&dir.open_with(name, &unfollowed(WRITE_ATTRIBUTES))?.into_std(), times)
         }
     }
 
@@ -185,22 +175,34 @@ impl HostDir {
 
     /// Returns what is at `path`, with its change time.
     pub(in crate::kernel::vfs) fn examine(&self, path: &VPath) -> Result<Examined, Errno> {
-        self.metadata(path).map(|metadata| examined(&metadata)).map_err(errno)
-    }
-
-    /// The attributes of `path`, spelled as the disk has it; a symbolic link is not followed.
-    pub(super) fn metadata(&self, path: &VPath) -> io::Result<Metadata> {
-        let metadata = self.metadata_as_found(path)?;
-        self.expect_exact(path)?;
-        Ok(metadata)
+        let examined = self.examine_as_found(path).map_err(errno)?;
+        self.expect_exact(path).map_err(errno)?;
+        Ok(examined)
     }
 
     /// What is at `path` in whichever spelling, for names that the caller made.
     pub(in crate::kernel::vfs) fn stat_as_found(&self, path: &VPath) -> Result<Stat, Errno> {
-        self.metadata_as_found(path).map(|metadata| examined(&metadata).stat).map_err(errno)
+        self.examine_as_found(path).map(|examined| examined.stat).map_err(errno)
     }
 
-    pub(super) fn metadata_as_found(&self, path: &VPath) -> io::Result<Metadata> {
+    /// What is at `path` in whichever spelling; a symbolic link is not followed.
+    pub(super) fn examine_as_found(&self, path: &VPath) -> io::Result<Examined> {
+        #[cfg(unix)]
+        return self.metadata(path).map(|metadata| examined(&metadata));
+        #[cfg(not(unix))]
+        if path.is_root() {
+            examined_open(&self.dir.try_clone()?.into_std_file())
+        } else {
+            examined_open(
+                &self
+                    .at(path, |dir, name| dir.open_with(name, &unfollowed(READ_ATTRIBUTES)))?
+                    .into_std(),
+            )
+        }
+    }
+
+    #[cfg(unix)]
+    pub(super) fn metadata(&self, path: &VPath) -> io::Result<Metadata> {
         if path.is_root() {
             return self.dir.dir_metadata();
         }
@@ -235,8 +237,7 @@ impl HostDir {
             use rustix::fs::{Mode, OFlags, openat};
             let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
             let file = openat(&self.dir, ".", flags, Mode::RUSR | Mode::WUSR).ok()?;
-            let metadata = Metadata::from_file(&File::from(file)).ok()?;
-            Some(examined(&metadata).changed_ns)
+            Some(examined_open(&File::from(file)).ok()?.changed_ns)
         }
         #[cfg(not(target_os = "linux"))]
         None
@@ -291,6 +292,8 @@ impl HostDir {
     pub(in crate::kernel::vfs) fn open_to_read(&self, path: &VPath) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.read(true);
+        #[cfg(not(unix))]
+        options.follow(FollowSymlinks::No);
         #[cfg(unix)]
         {
             use rustix::fs::OFlags;
@@ -299,6 +302,16 @@ impl HostDir {
         }
         let opened = self.at(path, |dir, name| dir.open_with(name, &options));
         opened.map(cap_std::fs::File::into_std)
+    }
+
+    /// Why `path` cannot be opened: Windows denies the access to a directory.
+    fn not_opened(&self, path: &VPath, error: io::Error) -> Errno {
+        let is_dir =
+            || self.stat_as_found(path).is_ok_and(|stat| stat.file_type == FileType::Directory);
+        match errno(error) {
+            Errno::Acces if cfg!(windows) && is_dir() => Errno::Isdir,
+            errno => errno,
+        }
     }
 
     /// The names of all entries of the directory `path`, including those that are not UTF-8.
@@ -380,16 +393,13 @@ impl Layer for HostDir {
     fn open(&self, path: &VPath) -> Result<Blob, Errno> {
         self.expect_exact(path).map_err(errno)?;
         // A pipe can have taken the file's place since it was examined.
-        let file = self.open_to_read(path).map_err(errno)?;
-        let metadata = Metadata::from_file(&file).map_err(errno)?;
-        if metadata.is_dir() {
-            return Err(Errno::Isdir);
+        let file = self.open_to_read(path).map_err(|error| self.not_opened(path, error))?;
+        let stat = examined_open(&file).map_err(errno)?.stat;
+        match stat.file_type {
+            FileType::RegularFile => Ok(Blob::Host(HostFile { file, stamp: Some(stat.stamp) })),
+            FileType::Directory => Err(Errno::Isdir),
+            _ => Err(Errno::Acces),
         }
-        if !metadata.is_file() {
-            return Err(Errno::Acces);
-        }
-        let stamp = Some(examined(&metadata).stat.stamp);
-        Ok(Blob::Host(HostFile { file, stamp }))
     }
 }
 
@@ -412,11 +422,10 @@ impl HostFile {
     /// `EIO` if the file changed since it was opened, as `buf` could mix two states; those of the host.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, Errno> {
         let filled = self.read_unchecked(buf, offset)?;
-        if let Some(stamp) = self.stamp {
-            let now = Metadata::from_file(&self.file).map_err(errno)?;
-            if examined(&now).stat.stamp != stamp {
-                return Err(Errno::Io);
-            }
+        if let Some(stamp) = self.stamp
+            && examined_open(&self.file).map_err(errno)?.stat.stamp != stamp
+        {
+            return Err(Errno::Io);
         }
         Ok(filled)
     }
@@ -471,16 +480,24 @@ pub(in crate::kernel::vfs) fn errno(error: io::Error) -> Errno {
     }
 }
 
-fn type_of(file_type: HostType) -> FileType {
-    if file_type.is_file() {
-        FileType::RegularFile
-    } else if file_type.is_dir() {
-        FileType::Directory
-    } else if file_type.is_symlink() {
-        FileType::SymbolicLink
-    } else {
-        FileType::Unknown
-    }
+/// `FILE_READ_ATTRIBUTES`.
+#[cfg(not(unix))]
+const READ_ATTRIBUTES: u32 = 0x80;
+
+/// `FILE_WRITE_ATTRIBUTES`.
+#[cfg(not(unix))]
+const WRITE_ATTRIBUTES: u32 = 0x100;
+
+/// Opens anything, without access to its content.
+#[cfg(not(unix))]
+fn unfollowed(access: u32) -> OpenOptions {
+    /// `FILE_FLAG_BACKUP_SEMANTICS`, for directories, and `FILE_FLAG_OPEN_REPARSE_POINT`, for links.
+    const FLAGS: u32 = 0x0200_0000 | 0x0020_0000;
+    let mut options = OpenOptions::new();
+    cap_std::fs::OpenOptionsExt::access_mode(&mut options, access);
+    cap_std::fs::OpenOptionsExt::custom_flags(&mut options, FLAGS);
+    options.follow(FollowSymlinks::No);
+    options
 }
 
 fn inode_of(entry: &HostEntry) -> u64 {
@@ -491,41 +508,4 @@ fn inode_of(entry: &HostEntry) -> u64 {
         let _ = entry;
         0
     }
-}
-
-pub(super) fn since_epoch_ns(time: io::Result<cap_std::time::SystemTime>) -> u64 {
-    time.ok()
-        .and_then(|time| time.into_std().duration_since(SystemTime::UNIX_EPOCH).ok())
-        .map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
-}
-
-pub(in crate::kernel::vfs) fn examined(metadata: &Metadata) -> Examined {
-    let file_type = type_of(metadata.file_type());
-    let mtime_ns = since_epoch_ns(metadata.modified());
-    let size = if file_type == FileType::RegularFile { metadata.len() } else { 0 };
-    let mut stamp = DefaultHasher::new();
-    stamp.write_u8(file_type as u8);
-    stamp.write_u64(size);
-    // A directory's own times and inode would change with its entries.
-    if file_type != FileType::Directory {
-        stamp.write_u64(mtime_ns);
-        stamp.write_u64(metadata.ino());
-        #[cfg(unix)]
-        {
-            stamp.write_i64(metadata.ctime());
-            stamp.write_i64(metadata.ctime_nsec());
-        }
-    }
-    #[cfg(unix)]
-    let (executable, changed_ns) = {
-        let seconds = u64::try_from(metadata.ctime()).unwrap_or(0);
-        let nanos = u64::try_from(metadata.ctime_nsec()).unwrap_or(0);
-        let changed_ns = seconds.saturating_mul(1_000_000_000).saturating_add(nanos);
-        (metadata.mode() & 0o100 != 0, changed_ns)
-    };
-    #[cfg(not(unix))]
-    let (executable, changed_ns) = (false, mtime_ns.max(since_epoch_ns(metadata.created())));
-    let (inode, nlink) = (metadata.ino(), metadata.nlink());
-    let stat = Stat { file_type, size, mtime_ns, executable, stamp: stamp.finish(), inode, nlink };
-    Examined { stat, changed_ns }
 }

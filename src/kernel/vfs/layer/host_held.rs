@@ -1,9 +1,12 @@
 //! A directory of the host that stays open while several things are asked of it.
 
 use super::DirEntry;
-use super::host_dir::{Examined, HostDir};
+use super::host_dir::HostDir;
 #[cfg(unix)]
-use super::host_dir::{errno, examined};
+use super::host_dir::errno;
+use super::host_examined::Examined;
+#[cfg(unix)]
+use super::host_examined::examined;
 #[cfg(unix)]
 use super::host_syntax::NAMES_FOLD;
 #[cfg(unix)]

@@ -5,7 +5,7 @@ use std::io;
 #[cfg(windows)]
 use std::path::Path;
 
-use super::host_dir::{HostDir, since_epoch_ns};
+use super::host_dir::HostDir;
 use super::host_syntax::NAMES_FOLD;
 use super::spelling::Names;
 use crate::base::ambient;
@@ -29,7 +29,7 @@ impl HostDir {
 
     /// Whether the disk finds `path`, in whichever spelling.
     pub(in crate::kernel::vfs) fn finds(&self, path: &VPath) -> io::Result<bool> {
-        match self.metadata_as_found(path) {
+        match self.examine_as_found(path) {
             Ok(_) => Ok(true),
             Err(error) => match error.kind() {
                 io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(false),
@@ -72,7 +72,7 @@ impl HostDir {
 
 impl Names for HostDir {
     fn changed_ns(&self, path: &VPath) -> io::Result<u64> {
-        Ok(since_epoch_ns(self.metadata_as_found(path)?.modified()))
+        Ok(self.examine_as_found(path)?.changed_ns)
     }
 
     fn names(&self, path: &VPath) -> io::Result<Vec<Box<str>>> {

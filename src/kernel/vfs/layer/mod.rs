@@ -2,6 +2,7 @@
 
 pub(super) mod contents;
 pub(super) mod host_dir;
+pub(super) mod host_examined;
 pub(super) mod host_held;
 mod host_names;
 mod host_path;
