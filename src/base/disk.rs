@@ -6,6 +6,9 @@ use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+#[cfg(windows)]
+use windows_sys::Win32::Storage::FileSystem as file_system;
+
 /// A failed operation on a file of the host.
 #[derive(thiserror::Error)]
 #[error("cannot {operation} {}", path.display())]
@@ -62,11 +65,9 @@ pub fn open_to_set_times(path: &Path) -> io::Result<File> {
     #[cfg(windows)]
     {
         use std::os::windows::fs::OpenOptionsExt;
-        /// `FILE_WRITE_ATTRIBUTES`.
-        const ACCESS: u32 = 0x100;
-        /// `FILE_FLAG_BACKUP_SEMANTICS`, for directories.
-        const FLAGS: u32 = 0x0200_0000;
-        options.access_mode(ACCESS).custom_flags(FLAGS);
+        // Directories, too.
+        let flags = file_system::FILE_FLAG_BACKUP_SEMANTICS;
+        options.access_mode(file_system::FILE_WRITE_ATTRIBUTES).custom_flags(flags);
     }
     #[cfg(not(windows))]
     options.read(true);
@@ -79,12 +80,10 @@ pub fn open_code(path: &Path) -> Result<File, DiskError> {
     options.read(true);
     #[cfg(windows)]
     {
-        /// `GENERIC_READ` and `GENERIC_EXECUTE`.
-        const ACCESS: u32 = 0x8000_0000 | 0x2000_0000;
-        /// `FILE_SHARE_READ` and `FILE_SHARE_DELETE`: nobody writes to it meanwhile.
-        const SHARE: u32 = 1 | 4;
         use std::os::windows::fs::OpenOptionsExt;
-        options.access_mode(ACCESS).share_mode(SHARE);
+        options.access_mode(file_system::FILE_GENERIC_READ | file_system::FILE_GENERIC_EXECUTE);
+        // Nobody writes to it meanwhile.
+        options.share_mode(file_system::FILE_SHARE_READ | file_system::FILE_SHARE_DELETE);
     }
     expect_file(open_without_waiting(&mut options, path), path)
 }
@@ -182,7 +181,8 @@ pub fn create_new_exclusive(path: &Path) -> Result<File, DiskError> {
         // A lock would keep others from reading.
         let mut options = File::options();
         options.write(true).create_new(true);
-        std::os::windows::fs::OpenOptionsExt::share_mode(&mut options, SHARE_TO_READ);
+        let share = file_system::FILE_SHARE_READ;
+        std::os::windows::fs::OpenOptionsExt::share_mode(&mut options, share);
         options.open(path).map_err(DiskError::new("create", path))
     }
 }
@@ -197,10 +197,6 @@ pub fn is_taken(file: &File, path: &Path) -> bool {
         File::options().append(true).open(path).is_err()
     }
 }
-
-/// `FILE_SHARE_READ`.
-#[cfg(windows)]
-const SHARE_TO_READ: u32 = 1;
 
 /// Opens a lock file, and creates it, private to this user, if it does not exist. Links are not followed.
 pub fn open_lock(path: &Path) -> Result<File, DiskError> {

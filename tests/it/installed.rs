@@ -399,10 +399,10 @@ fn avr_gcc_is_installed_from_its_recipe_and_makes_firmware() {
 /// The other recipes; clang only where its package was fetched before, as it is large.
 #[test]
 fn other_recipes_are_installed_and_do_their_work() {
-    if !crate::support::has("python3", "other_recipes_are_installed_and_do_their_work") {
+    const TEST: &str = "installed: other recipes";
+    if !crate::support::has("python3", TEST) {
         return;
     }
-    const TEST: &str = "installed: other recipes";
     if real("python", TEST).is_none() || real("resvg", TEST).is_none() {
         return;
     }

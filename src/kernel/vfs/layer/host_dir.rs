@@ -20,6 +20,9 @@ use cap_std::fs::Metadata;
 use cap_std::fs::MetadataExt;
 use cap_std::fs::{Dir, DirBuilder, DirEntry as HostEntry, OpenOptions};
 
+#[cfg(windows)]
+use windows_sys::Win32::Storage::FileSystem as file_system;
+
 #[cfg(unix)]
 use super::host_examined::examined;
 use super::host_examined::{Examined, examined_open, type_of};
@@ -154,7 +157,10 @@ impl HostDir {
         #[cfg(not(unix))]
         {
             let (dir, name) = self.place(path)?;
-            set_file_times(&dir.open_with(name, &unfollowed(WRITE_ATTRIBUTES))?.into_std(), times)
+            set_file_times(
+                &dir.open_with(name, &unfollowed(file_system::FILE_WRITE_ATTRIBUTES))?.into_std(),
+                times,
+            )
         }
     }
 
@@ -195,7 +201,9 @@ impl HostDir {
         } else {
             examined_open(
                 &self
-                    .at(path, |dir, name| dir.open_with(name, &unfollowed(READ_ATTRIBUTES)))?
+                    .at(path, |dir, name| {
+                        dir.open_with(name, &unfollowed(file_system::FILE_READ_ATTRIBUTES))
+                    })?
                     .into_std(),
             )
         }
@@ -480,22 +488,14 @@ pub(in crate::kernel::vfs) fn errno(error: io::Error) -> Errno {
     }
 }
 
-/// `FILE_READ_ATTRIBUTES`.
-#[cfg(not(unix))]
-const READ_ATTRIBUTES: u32 = 0x80;
-
-/// `FILE_WRITE_ATTRIBUTES`.
-#[cfg(not(unix))]
-const WRITE_ATTRIBUTES: u32 = 0x100;
-
 /// Opens anything, without access to its content.
-#[cfg(not(unix))]
+#[cfg(windows)]
 fn unfollowed(access: u32) -> OpenOptions {
-    /// `FILE_FLAG_BACKUP_SEMANTICS`, for directories, and `FILE_FLAG_OPEN_REPARSE_POINT`, for links.
-    const FLAGS: u32 = 0x0200_0000 | 0x0020_0000;
+    use cap_std::fs::OpenOptionsExt;
     let mut options = OpenOptions::new();
-    cap_std::fs::OpenOptionsExt::access_mode(&mut options, access);
-    cap_std::fs::OpenOptionsExt::custom_flags(&mut options, FLAGS);
+    // For directories, and for links.
+    let flags = file_system::FILE_FLAG_BACKUP_SEMANTICS | file_system::FILE_FLAG_OPEN_REPARSE_POINT;
+    options.access_mode(access).custom_flags(flags);
     options.follow(FollowSymlinks::No);
     options
 }
