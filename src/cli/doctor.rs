@@ -8,6 +8,7 @@ use serde_json::json;
 use super::args::installation::DoctorArgs;
 use super::exit;
 use super::home::{cache_dir, home_dir, journals_dir};
+use super::self_test::{self, RowResult};
 use super::setup::toolchains;
 use super::text::{count, printable};
 use crate::base::disk::{self, DiskError};
@@ -23,7 +24,37 @@ struct Check {
     advice: &'static str,
 }
 
-pub fn run(args: &DoctorArgs) -> u8 {
+pub fn run(args: &DoctorArgs) -> Result<u8> {
+    if args.self_test {
+        return self_test(args);
+    }
+    Ok(check_all(args))
+}
+
+/// Compares runs with those of other systems.
+fn self_test(args: &DoctorArgs) -> Result<u8> {
+    let tell = |row: &RowResult| {
+        if !args.json {
+            say!("{}", row.line());
+        }
+    };
+    let rows = self_test::run(&args.toolchain, args.keep.as_deref(), tell)?;
+    let is_equal = rows.iter().all(RowResult::is_good);
+    if args.json {
+        let version = env!("CARGO_PKG_VERSION");
+        let system = format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS);
+        let all = json!({ "version": version, "system": system, "equal": is_equal, "runs": rows });
+        say!("{all}");
+    } else if !is_equal {
+        note!(
+            "belljar: note: the same belljar gives other bytes on other systems; please report this with what \
+             `belljar doctor --self-test --json --keep DIR` prints and writes"
+        );
+    }
+    Ok(if is_equal { 0 } else { exit::DIFFERENT })
+}
+
+fn check_all(args: &DoctorArgs) -> u8 {
     let checks = [
         Check {
             name: "engine",

@@ -63,6 +63,7 @@ mod replay;
 mod report;
 mod run;
 mod sandbox;
+mod self_test;
 mod setup;
 mod sh;
 mod signals;
@@ -152,7 +153,7 @@ pub fn main() -> ExitCode {
         Subcommand::Config(args) => config::run(&args),
         Subcommand::Trust(args) => trust::run(&args),
         Subcommand::Cache(args) => cache::run(&args),
-        Subcommand::Doctor(args) => Ok(doctor::run(&args)),
+        Subcommand::Doctor(args) => doctor::run(&args),
         Subcommand::CompileModule(args) => compile::child(&args),
         Subcommand::OptimizeModules(args) => optimize::optimize(&args),
         Subcommand::Completions { shell } => {

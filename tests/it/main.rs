@@ -8,6 +8,7 @@ mod circles;
 mod cli;
 mod code_cache;
 mod conformance;
+mod corpus;
 mod determinism;
 #[cfg(feature = "import")]
 mod distribution_attacks;

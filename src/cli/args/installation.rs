@@ -84,6 +84,16 @@ pub struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    /// Make runs whose bytes are the same on every system, and compare their outputs and tapes with those of the belljar
+    /// that was published
+    #[arg(long)]
+    pub self_test: bool,
+    /// Also make the runs of the programs in this toolchain
+    #[arg(long, value_name = "DIR", requires = "self_test")]
+    pub toolchain: Vec<PathBuf>,
+    /// Write the output and the tape of each run that differs below this directory
+    #[arg(long, value_name = "DIR", requires = "self_test")]
+    pub keep: Option<PathBuf>,
 }
 
 /// The command line of the process that optimizes modules, which help does not show.

@@ -57,6 +57,18 @@ fn is_replayed() -> bool {
         && NOT_REPLAYED.iter().all(|(prefix, _)| !test.starts_with(prefix))
 }
 
+/// The `belljar` binary, started by the program in `BELLJAR_TEST_RUNNER`, if that is set: an emulator with its options,
+/// separated by spaces.
+fn binary() -> std::process::Command {
+    let built = env!("CARGO_BIN_EXE_belljar");
+    let runner = std::env::var("BELLJAR_TEST_RUNNER").unwrap_or_default();
+    let mut words = runner.split(' ').filter(|word| !word.is_empty());
+    let Some(emulator) = words.next() else { return std::process::Command::new(built) };
+    let mut command = std::process::Command::new(emulator);
+    command.args(words).arg(built);
+    command
+}
+
 /// The `belljar` binary, with methods like those of [`std::process::Command`].
 pub struct Belljar {
     command: std::process::Command,
@@ -68,7 +80,7 @@ pub struct Belljar {
 impl Belljar {
     /// See [`super::belljar`].
     pub fn new(folder: &Path) -> Self {
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_belljar"));
+        let mut command = binary();
         command
             .current_dir(folder)
             .env("BELLJAR_CACHE_DIR", cache_dir())
@@ -213,7 +225,7 @@ impl Recorded {
         if !self.tape.exists() {
             return;
         }
-        let mut replay = std::process::Command::new(env!("CARGO_BIN_EXE_belljar"));
+        let mut replay = binary();
         let replay = replay
             .current_dir(&self.elsewhere)
             .env("BELLJAR_CACHE_DIR", cache_dir())
