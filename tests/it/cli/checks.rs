@@ -81,7 +81,7 @@ fn note_distinguishes_host_paths_from_missing_paths() {
         std::fs::create_dir(dir).unwrap();
         std::fs::write(dir.join("file"), "text\n").unwrap();
     }
-    let real = |path: &Path| std::fs::canonicalize(path).unwrap().display().to_string();
+    let real = |path: &Path| crate::support::canonical(path).display().to_string();
     let (inside, outside) = (real(&tree.join("file")), real(&other.join("file")));
     let outside_dir = real(&other);
     let note = |args: &[&str]| {

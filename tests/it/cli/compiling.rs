@@ -81,13 +81,13 @@ fn compile_time_does_not_count_and_the_code_is_cached() {
     for command in [
         &["sandbox", "exec", "box", "./hard.wasm"][..],
         &["sandbox", "exec", "box", "sh", "-c", "./hard.wasm && ./hard.wasm && echo done"],
-        &["sh", "--timeout", "100ms", "-c", "./hard.wasm && ./hard.wasm && echo done"],
-        &["run", "--timeout", "100ms", "./hard.wasm"],
+        &["sh", "--timeout", "300ms", "-c", "./hard.wasm && ./hard.wasm && echo done"],
+        &["run", "--timeout", "300ms", "./hard.wasm"],
     ] {
         let folder = scratch();
         let dir = folder.path();
         std::fs::write(dir.join("hard.wasm"), hard_module(100, 5000)).unwrap();
-        let create = ["sandbox", "create", "--id", "box", "--timeout", "100ms"];
+        let create = ["sandbox", "create", "--id", "box", "--timeout", "300ms"];
         assert!(call(dir, &create).status.success());
         let begun = Instant::now();
         let output = call(dir, command);
@@ -103,7 +103,7 @@ fn compile_time_does_not_count_and_the_code_is_cached() {
     }
     // Time spent outside compilation still counts.
     let folder = scratch();
-    let endless = call(folder.path(), &["sh", "--timeout", "100ms", "-c", "while :; do :; done"]);
+    let endless = call(folder.path(), &["sh", "--timeout", "300ms", "-c", "while :; do :; done"]);
     assert_eq!(endless.status.code(), Some(124));
 }
 

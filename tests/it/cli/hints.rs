@@ -82,7 +82,7 @@ fn misspelt_names_of_a_session_and_its_programs_are_recognised() {
     std::fs::copy(guest("hello"), dir.join("tools/greeter.wasm")).unwrap();
     call(dir, &["sandbox", "create", "--id", "box", "--toolchain", "tools"]);
     let other = tempfile::tempdir().unwrap();
-    let outside = std::fs::canonicalize(other.path()).unwrap().join("x.wasm");
+    let outside = crate::support::canonical(other.path()).join("x.wasm");
     std::fs::write(&outside, "").unwrap();
     let outside = outside.display().to_string();
     says(
@@ -131,7 +131,7 @@ fn host_path_in_a_script_gets_a_note() {
     let folder = scratch();
     let dir = folder.path();
     let other = tempfile::tempdir().unwrap();
-    let outside = std::fs::canonicalize(other.path()).unwrap();
+    let outside = crate::support::canonical(other.path());
     std::fs::write(outside.join("file"), "text\n").unwrap();
     let path = outside.join("file").display().to_string();
     let show = |how: &str| format!("does not see; `{how} {}` shows it", outside.display());

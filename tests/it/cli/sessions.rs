@@ -157,7 +157,7 @@ fn sessions_are_listed_with_folder_origin_age_and_size() {
     done(at, &["fork", &snapshot[..12], "--id", "again"]);
     done(at, &["exec", "again", "true"]);
     done(at, &["create", "--id", "bare", "--no-worktree"]);
-    let worktree = std::fs::canonicalize(at).unwrap().display().to_string();
+    let worktree = crate::support::canonical(at).display().to_string();
     let text = done(at, &["list"]);
     let rows: Vec<Vec<&str>> = text
         .lines()
@@ -188,7 +188,7 @@ fn session_shows_the_options_it_was_created_with() {
     let folder = scratch();
     let at = folder.path();
     std::fs::create_dir(at.join("tools")).unwrap();
-    let tools = std::fs::canonicalize(at.join("tools")).unwrap().display().to_string();
+    let tools = crate::support::canonical(&at.join("tools")).display().to_string();
     let create = ["create", "--id", "box", "--seed", "7", "--mtimes", "content", "--env", "A=b c"];
     let more = ["--toolchain", "tools", "--start-at", "2024-05-01T12:00:00Z"];
     done(at, &[&create[..], &more].concat());

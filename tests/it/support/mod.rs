@@ -185,6 +185,13 @@ pub fn slashed(text: &str) -> String {
     if cfg!(windows) { text.replace('\\', "/") } else { text.to_owned() }
 }
 
+/// The path of `path` without links, as belljar shows it: on Windows without the prefix of verbatim paths.
+pub fn canonical(path: &Path) -> PathBuf {
+    let found = std::fs::canonicalize(path).unwrap();
+    let shown = found.to_str().and_then(|path| path.strip_prefix(r"\\?\")).map(PathBuf::from);
+    shown.unwrap_or(found)
+}
+
 /// Whether `test` can make symbolic links here. If not, prints that it was skipped.
 pub fn has_links(test: &str) -> bool {
     let folder = tempfile::tempdir().unwrap();
