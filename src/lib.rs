@@ -30,6 +30,15 @@
 //! The directories of `src/` are ranks. A file uses only lower ones:
 //! `base` < `store` < [`tape`] < [`kernel`], [`net`] < `abi` < [`engine`] < [`process`], [`toolchain`],
 //! [`llm`] < [`native`] < [`host`] < [`testbench`], [`sandbox`] < `cli`.
+#![cfg_attr(
+    not(target_os = "linux"),
+    allow(
+        clippy::trivially_copy_pass_by_ref,
+        clippy::unnecessary_wraps,
+        clippy::unused_self,
+        reason = "a function has the shape that it needs on the system where it does most"
+    )
+)]
 
 /// The examples of the README, as tests.
 #[cfg(doctest)]

@@ -26,19 +26,11 @@ impl LargeStack {
     }
 
     /// Bytes that are used by now.
-    #[cfg_attr(
-        not(target_os = "linux"),
-        expect(clippy::trivially_copy_pass_by_ref, reason = "larger on Linux")
-    )]
     pub fn used_bytes(&self) -> u64 {
         self.begin.saturating_sub(stack_pointer()) as u64
     }
 
     /// Gives the pages back that an earlier recursion used.
-    #[cfg_attr(
-        not(target_os = "linux"),
-        expect(clippy::unused_self, clippy::trivially_copy_pass_by_ref, reason = "as on Linux")
-    )]
     pub fn release_unused(&self) {
         #[cfg(target_os = "linux")]
         {

@@ -71,7 +71,12 @@ impl StopPage {
         let (flags, mut before) = (if closed { PAGE_NOACCESS } else { PAGE_READWRITE }, 0);
         // SAFETY: as above.
         let protected = unsafe {
-            VirtualProtect(self.address as *const std::ffi::c_void, self.len, flags, &mut before)
+            VirtualProtect(
+                self.address as *const std::ffi::c_void,
+                self.len,
+                flags,
+                &raw mut before,
+            )
         };
         protected != 0
     }

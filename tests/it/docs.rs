@@ -21,6 +21,7 @@ const DOCUMENTS: &[(&str, Option<&str>)] = &[
     ("docs/shell.md", None),
     ("docs/sandbox.md", None),
     ("docs/determinism.md", None),
+    ("docs/platforms.md", None),
     ("docs/tape-format.md", None),
     ("docs/annotations.md", None),
     ("docs/guest-abi.md", None),

@@ -100,3 +100,20 @@ fn names_that_windows_reserves_are_refused_by_name() {
         assert_eq!(crate::support::tree(folder.path()), before, "{name}");
     }
 }
+
+#[cfg(windows)]
+#[test]
+fn file_that_another_program_holds_open_stops_an_apply_and_nothing_is_written() {
+    use std::os::windows::fs::OpenOptionsExt;
+    let folder = scratch();
+    let mut options = std::fs::File::options();
+    let held = options.read(true).share_mode(1).open(folder.path().join("note.txt")).unwrap();
+    let script = "echo 1 > a; echo more >> note.txt; echo 2 > z";
+    let output = run(folder.path(), &["--apply", "--quiet", "sh", "-c", script]);
+    let said = stderr(&output);
+    assert!(said.contains("note.txt") && said.contains("nothing was written"), "{said}");
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    drop(held);
+    let names: Vec<_> = crate::support::tree(folder.path()).into_keys().collect();
+    assert_eq!(names, ["note.txt"]);
+}

@@ -486,7 +486,7 @@ mod tests {
         let mut touched = Touched::default();
         let mut transaction = Transaction::new(host.clone(), plan, true, &());
         transaction.stage_link(2, &path("gone"), &mut touched).unwrap();
-        transaction.stage_symlink(3, "never", None).unwrap();
+        transaction.stage_link(3, &path("full/kept"), &mut touched).unwrap();
         for index in [1, 5] {
             transaction.stage_dir(index, None).unwrap();
         }
@@ -515,6 +515,7 @@ mod tests {
         let host = Arc::new(HostDir::open(folder.path()).unwrap());
         let create = |name: &str| host.create_file(&path(name), Access::Shared).unwrap();
         let mut open = [create("replaced"), create("removed")];
+        create("other");
         let before = ["replaced", "removed"].map(|name| Layer::stat(&*host, &path(name)).unwrap());
         let steps = vec![
             Step::Place {
@@ -527,7 +528,7 @@ mod tests {
         let plan = Plan { steps, attributes: Vec::new() };
         let mut transaction = Transaction::new(host.clone(), plan, false, &());
         let mut touched = Touched::default();
-        transaction.stage_symlink(0, "new", None).unwrap();
+        transaction.stage_link(0, &path("other"), &mut touched).unwrap();
         transaction.keep(0, Some(&before[0]), &mut touched).unwrap();
         for (index, before) in before.iter().enumerate() {
             transaction.place(index, Some(before), &mut touched).unwrap();

@@ -238,7 +238,6 @@ impl HostDir {
 
     /// The present time on the clock of the disk, in nanoseconds since the Unix epoch: the change time of an
     /// unnamed file created here. `None` where the host or the file system cannot create one.
-    #[cfg_attr(not(target_os = "linux"), expect(clippy::unused_self, reason = "as on Linux"))]
     pub(in crate::kernel::vfs) fn disk_clock_ns(&self) -> Option<u64> {
         #[cfg(target_os = "linux")]
         {

@@ -82,10 +82,6 @@ impl HostDir {
     }
 
     /// Syncs the file systems of the directories `dirs`; returns whether the host can do that.
-    #[cfg_attr(
-        not(target_os = "linux"),
-        expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as on Linux")
-    )]
     pub(in crate::kernel::vfs) fn sync_file_systems(&self, dirs: &[VPath]) -> io::Result<bool> {
         #[cfg(target_os = "linux")]
         {

@@ -127,6 +127,9 @@ mod tests {
         overlay.rename((top, "b"), (top, "e/d"), 2).unwrap();
         assert_eq!(overlay.rename((top, "e/d"), (top, "ee/d"), 2), Err(Errno::Nametoolong));
         assert!(overlay.diff().unwrap().len() > 2000);
-        overlay.apply().unwrap();
+        // The limit is that of Linux; other systems have shorter paths.
+        if cfg!(target_os = "linux") {
+            overlay.apply().unwrap();
+        }
     }
 }
