@@ -164,6 +164,21 @@ impl HostDir {
         }
     }
 
+    /// Checks that no other program has `path` open in a way that keeps it from being moved or removed.
+    #[cfg(windows)]
+    pub(super) fn expect_free(&self, path: &VPath) -> io::Result<()> {
+        use windows_sys::Win32::Foundation::ERROR_SHARING_VIOLATION;
+        let (dir, name) = self.place(path)?;
+        match dir.open_with(name, &unfollowed(file_system::DELETE)) {
+            Err(error) if error.raw_os_error() == Some(ERROR_SHARING_VIOLATION.cast_signed()) => {
+                let why = "another program has it open; close that program";
+                Err(io::Error::new(io::ErrorKind::ResourceBusy, why))
+            }
+            // Whatever else is wrong stops the write itself.
+            _ => Ok(()),
+        }
+    }
+
     /// Identifies this directory on this machine, whatever its path: device and inode, on Windows volume and file.
     pub(in crate::kernel::vfs) fn id(&self) -> io::Result<(u64, u64)> {
         let metadata = self.dir.dir_metadata()?;

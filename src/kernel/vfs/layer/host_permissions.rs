@@ -102,7 +102,8 @@ impl HostDir {
     }
 
     /// Checks that this user may move the entry `path` to `to`, and then remove it there: in a sticky directory, such as
-    /// `/tmp`, only the owners of the entry and of the directory may. `known` has the directories seen so far, with
+    /// `/tmp`, only the owners of the entry and of the directory may; on Windows, nobody may while another program has
+    /// the file open and does not share that. `known` has the directories seen so far, with
     /// their owners if they are sticky.
     ///
     /// # Errors
@@ -133,7 +134,11 @@ impl HostDir {
             }
         }
         #[cfg(not(unix))]
-        let _ = (path, to, known);
+        let _ = (to, known);
+        #[cfg(windows)]
+        self.expect_free(path)?;
+        #[cfg(not(any(unix, windows)))]
+        let _ = path;
         Ok(())
     }
 
