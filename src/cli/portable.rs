@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::report::{Change, NotPortable};
-use crate::kernel::vfs::{folded, windows_problem};
+use crate::kernel::vfs::{folded, folded_and_normalised, windows_problem};
 
 /// The paths among `changes` that Windows or macOS cannot have, or not beside each other.
 pub fn not_portable(changes: &[Change]) -> Vec<NotPortable> {
@@ -12,14 +12,19 @@ pub fn not_portable(changes: &[Change]) -> Vec<NotPortable> {
     let mut by_folded: HashMap<String, String> = HashMap::new();
     for change in changes.iter().filter(is_there) {
         let path = change.shown_path();
-        let is_same = by_folded.get(&folded(&path)).cloned();
+        let is_same = by_folded.get(&folded_and_normalised(&path)).cloned();
         if let Some(problem) = change.path.rsplit('/').next().and_then(windows_problem) {
             found.push(NotPortable { path: path.clone(), why: problem.to_string() });
         } else if let Some(other) = is_same {
-            let why = format!("Windows and macOS take it for the same name as {other}");
+            let who = if folded(&path) == folded(&other) {
+                "Windows and macOS take"
+            } else {
+                "macOS takes"
+            };
+            let why = format!("{who} it for the same name as {other}");
             found.push(NotPortable { path: path.clone(), why });
         }
-        by_folded.insert(folded(&path), path);
+        by_folded.insert(folded_and_normalised(&path), path);
     }
     found
 }

@@ -28,7 +28,7 @@ pub use journal::recovery::{ChangedKind, ChangedSince};
 pub use journal::{Journals, OnChanged, Recovered, Witness};
 pub use layer::contents::Contents;
 pub use layer::host_dir::{HostDir, HostFile};
-pub use layer::portable::{NameProblem, folded, windows_problem};
+pub use layer::portable::{NameProblem, folded, folded_and_normalised, windows_problem};
 pub use layer::recording::RecordingLayer;
 pub use layer::taped::{TapedLayer, TapedTree, TapedTreeError};
 pub use layer::{Blob, DirEntry, FileType, Layer, Stat, Times};

@@ -31,6 +31,10 @@ fn report_names_files_that_not_every_system_can_have() {
         ])
     );
     assert_eq!(report(folder.path(), "rm note.txt; echo > new")["not_portable"], json!([]));
+    let script = r"echo > $(printf 'caf\303\251'); echo > $(printf 'cafe\314\201')";
+    let why = "macOS takes it for the same name as cafe\u{301}";
+    let named = json!([{ "path": "caf\u{e9}", "why": why }]);
+    assert_eq!(report(folder.path(), script)["not_portable"], named);
 }
 
 /// Inside, names are bytes on every system, and a file is found by its own name only.

@@ -6,7 +6,7 @@ use std::io;
 use super::Target;
 use crate::kernel::vfs::diff::Change;
 use crate::kernel::vfs::layer::host_syntax::{self, NAMES_FOLD};
-use crate::kernel::vfs::layer::portable::{NameProblem, folded};
+use crate::kernel::vfs::layer::portable::{NameProblem, folded_and_normalised as folded};
 use crate::kernel::vfs::overlay::Overlay;
 use crate::kernel::vfs::overlay::node::Body;
 use crate::kernel::vfs::path::VPath;

@@ -508,7 +508,8 @@ mod tests {
         assert_eq!(Layer::stat(&*host, &path("old")).unwrap().size, 3);
     }
 
-    /// Such data was lost with the replaced file.
+    /// Such data was lost with the replaced file. Wine 8 replaces no open file.
+    #[cfg(unix)]
     #[test]
     fn write_to_a_replaced_open_file_is_a_conflict() {
         let folder = tempfile::tempdir().unwrap();

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use unicode_normalization::UnicodeNormalization;
+
 /// What Windows gives a meaning in paths.
 const RESERVED_CHARACTERS: [char; 9] = ['\\', '/', ':', '*', '?', '"', '<', '>', '|'];
 
@@ -56,15 +58,29 @@ fn is_device(stem: &str) -> bool {
     DEVICES.contains(&stem) || number.is_some_and(is_digit)
 }
 
-/// A key that is equal for names that Windows or macOS may take for one: case and Unicode normalisation fold there.
-/// Systems differ in the details, so equal keys are a warning, not proof.
+/// A key that is equal for names that Windows may take for one: case folds there. Systems differ in the details, so equal
+/// keys are a warning, not proof.
 pub fn folded(name: &str) -> String {
     name.chars().flat_map(char::to_lowercase).collect()
+}
+
+/// As [`folded`], for macOS, where Unicode normalisation folds too.
+pub fn folded_and_normalised(name: &str) -> String {
+    folded(&name.nfd().collect::<String>()).nfd().collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_that_one_file_may_have_fold_to_one_key() {
+        let (composed, decomposed) = ("\u{c9}t\u{e9}", "e\u{301}TE\u{301}");
+        assert_eq!(folded("Makefile"), folded("makeFILE"));
+        assert_ne!(folded(composed), folded(decomposed));
+        assert_eq!(folded_and_normalised(composed), folded_and_normalised(decomposed));
+        assert_ne!(folded_and_normalised("a"), folded_and_normalised("\u{e1}"));
+    }
 
     #[test]
     fn names_that_windows_reserves_are_recognised() {
