@@ -193,8 +193,13 @@ pub fn is_taken(file: &File, path: &Path) -> bool {
     return file.try_lock().is_err() || !is_at(file, path);
     #[cfg(windows)]
     {
+        const LOOKS: u32 = 10;
         let _ = file;
-        File::options().append(true).open(path).is_err()
+        // Files of a process that was killed are closed a moment later.
+        (0..LOOKS).all(|look| {
+            super::ambient::sleep(std::time::Duration::from_millis(u64::from(look) * 10));
+            File::options().append(true).open(path).is_err()
+        })
     }
 }
 
