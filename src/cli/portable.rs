@@ -12,19 +12,18 @@ pub fn not_portable(changes: &[Change]) -> Vec<NotPortable> {
     let mut by_folded: HashMap<String, String> = HashMap::new();
     for change in changes.iter().filter(is_there) {
         let path = change.shown_path();
-        let is_same = by_folded.get(&folded_and_normalised(&path)).cloned();
+        let same = by_folded.insert(folded_and_normalised(&path), path.clone());
         if let Some(problem) = change.path.rsplit('/').next().and_then(windows_problem) {
-            found.push(NotPortable { path: path.clone(), why: problem.to_string() });
-        } else if let Some(other) = is_same {
+            found.push(NotPortable { path, why: problem.to_string() });
+        } else if let Some(other) = same {
             let who = if folded(&path) == folded(&other) {
                 "Windows and macOS take"
             } else {
                 "macOS takes"
             };
             let why = format!("{who} it for the same name as {other}");
-            found.push(NotPortable { path: path.clone(), why });
+            found.push(NotPortable { path, why });
         }
-        by_folded.insert(folded_and_normalised(&path), path);
     }
     found
 }

@@ -2,6 +2,7 @@
 //! was published.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use super::home::cache_dir;
 use super::setup::toolchains;
 use crate::base::disk::{self, DiskError};
 use crate::process::ShellImage;
+use crate::tape::lines::line_of;
 use crate::tape::{MemoryTape, Recorder, Redaction};
 use crate::testbench::record_changes;
 use crate::{
@@ -100,8 +102,8 @@ impl RowResult {
     }
 }
 
-/// Runs all rows whose programs are built in, installed, or in the toolchains `dirs`; calls `tell` after each. The directory `keep`
-/// gets a directory for each row that differs.
+/// Runs all rows whose programs are built in, installed, or in the toolchains `dirs`; calls `tell` after each. The
+/// directory `keep` gets a directory for each row that differs.
 ///
 /// # Errors
 /// A toolchain cannot be read; this machine can run no engine.
@@ -139,68 +141,51 @@ fn result(
     expected: Option<&Digests>,
     keep: Option<&Path>,
 ) -> RowResult {
-    let name = row.name.clone();
-    let is_missing = |name: &&String| toolchains.resolve(name).is_err();
-    if let Some(missing) = row.needs.iter().find(is_missing) {
-        let why =
-            Some(format!("no {missing}; install its toolchain, or name it with --toolchain DIR"));
-        return RowResult {
-            name,
-            result: "left_out",
-            why,
-            found: None,
-            expected: None,
-            kept: None,
-        };
-    }
-    let failed = |error: anyhow::Error| RowResult {
+    let ended = |result, why| RowResult {
         name: row.name.clone(),
-        result: "failed",
-        why: Some(format!("{error:#}")),
+        result,
+        why,
         found: None,
-        expected: expected.cloned(),
+        expected: None,
         kept: None,
     };
-    let found = match found(row, engine, toolchains) {
-        Ok(found) => found,
-        Err(error) => return failed(error),
-    };
-    if Some(&found.digests) == expected {
-        return RowResult {
-            name,
-            result: "equal",
-            why: None,
-            found: None,
-            expected: None,
-            kept: None,
-        };
+    let is_missing = |name: &&String| toolchains.resolve(name).is_err();
+    if let Some(missing) = row.needs.iter().find(is_missing) {
+        let why = format!("no {missing}; install its toolchain, or name it with --toolchain DIR");
+        return ended("left_out", Some(why));
     }
+    let found = match found(row, engine, toolchains) {
+        Ok(found) if Some(&found.digests) == expected => return ended("equal", None),
+        Ok(found) => found,
+        Err(error) => {
+            let failed = ended("failed", Some(format!("{error:#}")));
+            return RowResult { expected: expected.cloned(), ..failed };
+        }
+    };
     let is_output = expected.is_none_or(|expected| expected.output != found.digests.output);
     let what = if is_output { "the output differs" } else { "the tape differs" };
     RowResult {
-        name,
-        result: "differs",
-        why: Some(what.to_owned()),
         kept: keep.and_then(|dir| found.keep(&dir.join(&row.name)).ok()),
         found: Some(found.digests),
         expected: expected.cloned(),
+        ..ended("differs", Some(what.to_owned()))
     }
+}
+
+/// Writes the file `name` below the directory `dir`, which is made if it does not exist.
+fn write(dir: &Path, name: &str, bytes: &[u8]) -> Result<()> {
+    let path = dir.join(name);
+    disk::create_private_dir_all(path.parent().unwrap_or(dir))?;
+    disk::create(&path)?.write_all(bytes).map_err(DiskError::new("write", &path))?;
+    Ok(())
 }
 
 impl Found {
     /// Writes what differs to the directory `dir`; returns it.
     fn keep(&self, dir: &Path) -> Result<PathBuf> {
-        disk::create_private_dir_all(dir)?;
-        let files = [
-            ("stdout", &self.output.stdout),
-            ("stderr", &self.output.stderr),
-            ("tape", &self.records),
-        ];
-        for (name, bytes) in files {
-            let path = dir.join(name);
-            std::io::Write::write_all(&mut disk::create(&path)?, bytes)
-                .map_err(DiskError::new("write", &path))?;
-        }
+        write(dir, "stdout", &self.output.stdout)?;
+        write(dir, "stderr", &self.output.stderr)?;
+        write(dir, "tape", &self.records)?;
         Ok(dir.to_owned())
     }
 }
@@ -208,18 +193,11 @@ impl Found {
 /// Runs `row` in a directory of its own.
 fn found(row: &Row, engine: &Engine, toolchains: &Toolchains) -> Result<Found> {
     let folder = tempfile::tempdir().context("cannot make a temporary directory")?;
-    let write = |name: &str, bytes: &[u8]| -> Result<()> {
-        let path = folder.path().join(name);
-        disk::create_private_dir_all(path.parent().unwrap_or(folder.path()))?;
-        std::io::Write::write_all(&mut disk::create(&path)?, bytes)
-            .map_err(DiskError::new("write", &path))?;
-        Ok(())
-    };
     for (name, text) in &row.files {
-        write(name, text.as_bytes())?;
+        write(folder.path(), name, text.as_bytes())?;
     }
     for (name, text) in &row.modules {
-        write(&format!("{name}.wasm"), &wat::parse_str(text)?)?;
+        write(folder.path(), &format!("{name}.wasm"), &wat::parse_str(text)?)?;
     }
     let tape = MemoryTape::default();
     let recorder = Recorder::new(tape.clone(), Redaction::default());
@@ -235,11 +213,7 @@ fn found(row: &Row, engine: &Engine, toolchains: &Toolchains) -> Result<Found> {
     let output = Command::shell(&row.script).output(&mut machine)?;
     record_changes(&mut machine, &recorder)?;
     recorder.finish()?;
-    let mut records = Vec::new();
-    for record in tape.records() {
-        records.extend(serde_json::to_vec(&record)?);
-        records.push(b'\n');
-    }
+    let records: Vec<u8> = tape.records().iter().flat_map(line_of).collect();
     let status = output.status.code().map_or_else(|| "none".to_owned(), |code| code.to_string());
     let streams = [status.as_bytes(), b"\0", &output.stdout, b"\0", &output.stderr].concat();
     let digests = Digests { output: Digest::of(&streams), tape: Digest::of(&records) };

@@ -7,7 +7,7 @@ mod random;
 mod tools;
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Output;
 use std::time::{Duration, SystemTime};
 
@@ -132,15 +132,4 @@ impl Session<'_> {
 
 fn at(seconds: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_577_836_800 + seconds)
-}
-
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for (name, bytes) in crate::support::tree(from) {
-        if name.ends_with('/') {
-            std::fs::create_dir_all(to.join(name)).unwrap();
-        } else {
-            std::fs::write(to.join(name), bytes).unwrap();
-        }
-    }
 }

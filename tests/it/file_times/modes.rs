@@ -1,6 +1,6 @@
 //! `--mtimes`: the times that files of the host show.
 
-use super::{Place, copy};
+use super::Place;
 use crate::support::{stderr, stdout};
 
 const IMPORT: &str = "python-3.12.0 -c 'import mod; print(mod.X)'";
@@ -33,7 +33,7 @@ fn content_mode_makes_equal_bytes_whatever_the_file_times() {
 fn place_with_edit(of: &Place) -> Place {
     let mut place = Place::new();
     place.python.clone_from(&of.python);
-    copy(&of.tree(), &place.tree());
+    crate::support::copy_tree(&of.tree(), &place.tree());
     place.edit("mod.py", "X=2\n", 0);
     place
 }

@@ -2,27 +2,14 @@
 #![cfg(unix)]
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 
-use crate::support::{belljar, package, stderr, stdout};
-
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let (entry, name) = entry.map(|entry| (entry.path(), entry.file_name())).unwrap();
-        if entry.is_dir() {
-            copy(&entry, &to.join(name));
-        } else {
-            std::fs::copy(&entry, to.join(name)).unwrap();
-        }
-    }
-}
+use crate::support::{belljar, copy_tree, package, stderr, stdout};
 
 #[test]
 fn configure_of_autoconf_finds_its_tools_and_makes_its_files() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("sample");
-    copy(&package().join("tests/configure"), &dir);
+    copy_tree(&package().join("tests/configure"), &dir);
     let script = "./configure --enable-extra --with-level=7 FLAVOUR=sweet";
     let run = |script: &str| {
         belljar(&dir).args(["sh", "--quiet", "--apply", "-c", script]).output().unwrap()

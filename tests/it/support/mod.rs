@@ -166,9 +166,9 @@ pub fn has(program: &str, test: &str) -> bool {
     found
 }
 
-/// Copies the folder `from` to `to`, which must not exist.
+/// Copies what is in the folder `from` to the folder `to`, which is made if it does not exist.
 pub fn copy_tree(from: &Path, to: &Path) {
-    std::fs::create_dir(to).unwrap();
+    std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
         let path = entry.unwrap().path();
         let to = to.join(path.file_name().unwrap());

@@ -185,10 +185,8 @@ impl Overlay {
         target: &'t Target,
         seen: &HashMap<(u16, &VPath), u64>,
     ) -> Vec<(&'t VPath, u64)> {
-        let is_changed = |path: &VPath| {
-            let changed = target.changes.binary_search_by(|change| change.path.cmp(path)).is_ok();
-            changed || target.on_disk.contains_key(path)
-        };
+        let is_changed =
+            |path: &VPath| target.change_at(path).is_some() || target.on_disk.contains_key(path);
         let is_made = |placed: &&Placed| {
             let node = self.node(placed.id);
             let is_home = node
@@ -324,9 +322,7 @@ impl Check<'_> {
     fn holds_nothing_else(&mut self, target: &Target, path: &VPath) -> Result<(), ApplyError> {
         let failed = |error| self.refused(target.layer, path, error);
         let removed = |name: &str| {
-            let path = path.join(name);
-            let change = target.changes.binary_search_by(|change| change.path.cmp(&path));
-            change.is_ok_and(|at| target.changes[at].before.is_some())
+            target.change_at(&path.join(name)).is_some_and(|change| change.before.is_some())
         };
         let names = match target.host.names(path) {
             Ok(names) => names,

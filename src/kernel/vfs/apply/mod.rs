@@ -152,6 +152,14 @@ pub(super) struct Target {
     pub removed: HashSet<VPath>,
 }
 
+impl Target {
+    /// The change of `path`.
+    pub fn change_at(&self, path: &VPath) -> Option<&Change> {
+        let at = self.changes.binary_search_by(|change| change.path.cmp(path)).ok()?;
+        Some(&self.changes[at])
+    }
+}
+
 /// A change that the disk has already.
 pub(super) struct OnDisk {
     /// The node at the path in the namespace.

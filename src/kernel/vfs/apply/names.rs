@@ -53,13 +53,9 @@ impl<'a> NewNames<'a> {
             // Found by another rule, such as a short name of Windows.
             return Ok(Some("another one".to_owned()));
         }
-        let stays = others.find(|other| !self.is_removed(&dir.join(other)));
+        let is_removed =
+            |path: &VPath| self.target.change_at(path).is_some_and(|change| change.after.is_none());
+        let stays = others.find(|other| !is_removed(&dir.join(other)));
         Ok(stays.map(str::to_owned))
-    }
-
-    fn is_removed(&self, path: &VPath) -> bool {
-        let changes = &self.target.changes;
-        let change = changes.binary_search_by(|change| change.path.cmp(path));
-        change.is_ok_and(|at| changes[at].after.is_none())
     }
 }

@@ -217,9 +217,7 @@ impl Overlay {
         if node.executable.is_some() {
             return None;
         }
-        let leaves = |origin: &Origin| {
-            target.changes.binary_search_by(|change| change.path.cmp(&origin.path)).is_ok()
-        };
+        let leaves = |origin: &Origin| target.change_at(&origin.path).is_some();
         let is_near = |origin: &&Origin| {
             let is_same = if leaves(origin) { !is_written } else { self.is_at_home(id) };
             origin.layer == target.layer && is_same

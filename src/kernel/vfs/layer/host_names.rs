@@ -11,10 +11,6 @@ use super::spelling::Names;
 use crate::base::ambient;
 use crate::kernel::vfs::path::VPath;
 
-/// Windows makes symbolic links only in Developer Mode or with a privilege that administrators have.
-#[cfg(windows)]
-const ERROR_PRIVILEGE_NOT_HELD: i32 = 1314;
-
 impl HostDir {
     /// Checks that `path`, which the disk finds, is spelled as the disk has it.
     ///
@@ -54,8 +50,8 @@ impl HostDir {
             let text = target.replace('/', "\\");
             let made =
                 if is_dir { dir.symlink_dir(text, name) } else { dir.symlink_file(text, name) };
-            made.map_err(|error| match error.raw_os_error() {
-                Some(ERROR_PRIVILEGE_NOT_HELD) => io::Error::new(
+            made.map_err(|error| match error.raw_os_error().map(i32::cast_unsigned) {
+                Some(windows_sys::Win32::Foundation::ERROR_PRIVILEGE_NOT_HELD) => io::Error::new(
                     io::ErrorKind::PermissionDenied,
                     "Windows makes symbolic links only for administrators, or in Developer Mode",
                 ),
