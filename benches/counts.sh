@@ -4,7 +4,7 @@
 #   counts.sh            prints the table
 #   counts.sh --check    compares with benches/counts.txt: a row that is more than 5 % above it fails, by name
 #   counts.sh --write    replaces benches/counts.txt
-#   counts.sh --dev ...  counts the binary that `cargo build` builds, with benches/counts-dev.txt. The gate does so
+#   counts.sh --dev ...  counts the binary that `cargo test` builds, with benches/counts-dev.txt. The gate does so
 #
 # It needs cargo and valgrind. BELLJAR names a binary to count instead of the one that .ci/build-release builds.
 # A row counts two runs of a guest and divides the difference by the additional operations, so that its start does
@@ -38,8 +38,9 @@ command -v valgrind >/dev/null || die "valgrind is needed and was not found"
 [ "$(uname -m)" = x86_64 ] || die "the table is for x86-64"
 
 if [ -n "$dev" ] && [ -z "${BELLJAR:-}" ]; then
-    # As the gate does: incremental builds inline less.
-    (cd "$root" && CARGO_INCREMENTAL=0 cargo build --quiet)
+    # The binary that the gate counts. Tests switch on features of libraries, as examples do, and incremental builds
+    # inline less: either changes rows by more than 5 %.
+    (cd "$root" && CARGO_INCREMENTAL=0 cargo build --quiet --bin belljar --examples)
     BELLJAR=${CARGO_TARGET_DIR:-$root/target}/debug/belljar
 fi
 belljar=${BELLJAR:-$("$root/.ci/build-release")}
