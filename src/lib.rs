@@ -28,7 +28,7 @@
 //! # Map
 //!
 //! The directories of `src/` are ranks. A file uses only lower ones:
-//! `base` < `store` < [`tape`] < [`kernel`], [`net`] < `abi` < [`engine`] < [`process`], [`toolchain`],
+//! `base` < `store` < [`tape`], [`results`] < [`kernel`], [`net`] < `abi` < [`engine`] < [`process`], [`toolchain`],
 //! [`llm`] < [`native`] < [`host`] < [`testbench`], [`sandbox`] < `cli`.
 #![cfg_attr(
     not(target_os = "linux"),
@@ -58,6 +58,7 @@ pub mod llm;
 pub mod native;
 pub mod net;
 pub mod process;
+pub mod results;
 pub mod sandbox;
 mod store;
 pub mod tape;

@@ -1,7 +1,10 @@
 //! Checked access to guest memory.
 
+use std::cell::RefCell;
+
+use super::calls::Touched;
 use crate::base::errno::Errno;
-use crate::kernel::guest::{Range, Ranges};
+use crate::kernel::guest::{Buffers, Fault, Range, Ranges};
 
 /// Most buffers of one call (POSIX `IOV_MAX`).
 const IOV_MAX: u32 = 1024;
@@ -9,11 +12,29 @@ const IOV_MAX: u32 = 1024;
 /// The memory of a guest. Pointers, lengths and alignments are untrusted.
 pub(super) struct GuestMemory<'m> {
     bytes: &'m mut [u8],
+    /// What the call reads and writes, if that is taken down.
+    touched: Option<&'m RefCell<Touched>>,
 }
 
 impl<'m> GuestMemory<'m> {
-    pub fn new(bytes: &'m mut [u8]) -> Self {
-        Self { bytes }
+    pub fn new(bytes: &'m mut [u8], touched: Option<&'m RefCell<Touched>>) -> Self {
+        Self { bytes, touched }
+    }
+
+    /// Notes that the call reads `range`.
+    #[inline]
+    fn note_read(&self, range: Range) {
+        if let Some(touched) = self.touched {
+            touched.borrow_mut().read(self.bytes, range);
+        }
+    }
+
+    /// Notes that the call writes to `range`.
+    #[inline]
+    fn note_written(&self, range: Range) {
+        if let Some(touched) = self.touched {
+            touched.borrow_mut().wrote(range);
+        }
     }
 
     /// The range of `len` bytes at `ptr`.
@@ -56,6 +77,7 @@ impl<'m> GuestMemory<'m> {
         if range.len > max {
             return Err(Errno::Nametoolong);
         }
+        self.note_read(range);
         std::str::from_utf8(&self.bytes[range.start..range.start + range.len])
             .map_err(|_| Errno::Ilseq)
     }
@@ -66,6 +88,7 @@ impl<'m> GuestMemory<'m> {
     /// `EFAULT`.
     pub fn bytes(&self, ptr: u32, len: u32) -> Result<&[u8], Errno> {
         let range = self.range(ptr, len.into())?;
+        self.note_read(range);
         Ok(&self.bytes[range.start..range.start + range.len])
     }
 
@@ -109,6 +132,7 @@ impl<'m> GuestMemory<'m> {
     fn array_at<const N: usize>(&self, place: Place, offset: usize) -> [u8; N] {
         debug_assert!(offset + N <= place.0.len);
         let at = place.0.start + offset;
+        self.note_read(Range { start: at, len: N });
         std::array::from_fn(|i| self.bytes[at + i])
     }
 
@@ -117,6 +141,7 @@ impl<'m> GuestMemory<'m> {
         debug_assert!(offset + value.len() <= place.0.len);
         let at = place.0.start + offset;
         self.bytes[at..at + value.len()].copy_from_slice(value);
+        self.note_written(Range { start: at, len: value.len() });
     }
 
     pub fn put_u32(&mut self, place: Place, value: u32) {
@@ -127,15 +152,63 @@ impl<'m> GuestMemory<'m> {
         self.put(place, 0, &value.to_le_bytes());
     }
 
-    /// The bytes of `range`, mutable.
-    pub fn slice_mut(&mut self, range: Range) -> &mut [u8] {
-        &mut self.bytes[range.start..range.start + range.len]
+    /// Lets `fill` write to `range`, from its start on; it returns how many bytes it wrote, and a value.
+    ///
+    /// # Errors
+    /// Those of `fill`, which has then written nothing that a program could use.
+    pub fn fill<T, E>(
+        &mut self,
+        range: Range,
+        fill: impl FnOnce(&mut [u8]) -> Result<(usize, T), E>,
+    ) -> Result<T, E> {
+        let (count, value) = fill(&mut self.bytes[range.start..range.start + range.len])?;
+        self.note_written(Range { len: count, ..range });
+        Ok(value)
     }
 
-    /// The whole memory.
-    pub fn all(&mut self) -> &mut [u8] {
-        self.bytes
+    /// Lets `op` move bytes between a descriptor and the buffers `ranges`; it returns how many bytes it moved.
+    ///
+    /// # Errors
+    /// Those of `op`.
+    #[inline]
+    pub fn transfer(
+        &mut self,
+        ranges: Ranges,
+        direction: Direction,
+        op: impl FnOnce(&mut Buffers<'_>) -> Result<u64, Fault>,
+    ) -> Result<u64, Fault> {
+        let Some(touched) = self.touched else {
+            return op(&mut Buffers::new(self.bytes, ranges));
+        };
+        if direction == Direction::FromGuest {
+            ranges.iter().for_each(|range| touched.borrow_mut().read(self.bytes, *range));
+        }
+        let filled = ranges.clone();
+        let moved = op(&mut Buffers::new(self.bytes, ranges));
+        if direction == Direction::ToGuest {
+            match moved {
+                Ok(mut left) => {
+                    for Range { start, len } in filled {
+                        let len = usize::try_from(left).unwrap_or(usize::MAX).min(len);
+                        touched.borrow_mut().wrote(Range { start, len });
+                        left -= len as u64;
+                    }
+                }
+                Err(Fault::Errno(Errno::Io)) => touched.borrow_mut().is_torn = true,
+                Err(_) => {}
+            }
+        }
+        moved
     }
+}
+
+/// The direction in which a call moves bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    /// From a descriptor to the memory.
+    ToGuest,
+    /// From the memory to a descriptor.
+    FromGuest,
 }
 
 /// A checked place for a result in guest memory.
@@ -149,7 +222,7 @@ mod tests {
     #[test]
     fn ranges_end_within_memory() {
         let mut bytes = [0; 16];
-        let memory = GuestMemory::new(&mut bytes);
+        let memory = GuestMemory::new(&mut bytes, None);
         assert!(memory.range(16, 0).is_ok());
         assert_eq!(memory.range(16, 1).err(), Some(Errno::Fault));
         assert_eq!(memory.range(u32::MAX, u64::from(u32::MAX)).err(), Some(Errno::Fault));
@@ -163,7 +236,7 @@ mod tests {
         bytes[4] = 8;
         bytes[8] = 30;
         bytes[12] = 3;
-        let memory = GuestMemory::new(&mut bytes);
+        let memory = GuestMemory::new(&mut bytes, None);
         assert_eq!(memory.buffers(0, 1).unwrap().as_slice(), [Range { start: 0, len: 8 }]);
         assert_eq!(memory.buffers(0, 2).err(), Some(Errno::Fault));
         assert_eq!(memory.buffers(0, IOV_MAX + 1).err(), Some(Errno::Inval));

@@ -4,10 +4,15 @@
 //! also those for answers, are checked before the call, so that a call has an answer or no effect.
 
 pub mod belljar;
+mod binding;
+mod calls;
+mod difference;
+mod follower;
 mod large_stack;
 mod memory;
 pub mod preview1;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use wasmtime::{Caller, Linker, Memory, ResourceLimiter};
@@ -17,6 +22,11 @@ use crate::kernel::guest::{Fault, Guest};
 use crate::kernel::machine::limits::{Limit, Stop};
 use crate::kernel::machine::memory::Charge;
 use crate::kernel::process::programs::uncounted_time;
+use crate::results::Function;
+use binding::Binding;
+pub use binding::Signature;
+pub use calls::Calls;
+pub use follower::{ARGS_MAX, Follower, MODULE as PLAYER_MODULE, NEXT};
 use large_stack::LargeStack;
 use memory::GuestMemory;
 
@@ -43,6 +53,8 @@ pub struct Process {
     large_stack: Option<LargeStack>,
     /// Bytes of its stack that are charged.
     stack_bytes: u64,
+    /// Its calls, if they are taken down or made again.
+    calls: Option<Box<Calls>>,
 }
 
 /// Interrupts the code of a process at the deadline of its run.
@@ -55,8 +67,8 @@ pub trait Interruption: Send {
 }
 
 impl Process {
-    /// Creates a process that has not started, in its turn.
-    pub fn new(guest: Guest) -> Self {
+    /// Creates a process that has not started, in its turn. Its calls are taken down, or made again, as `calls` says.
+    pub fn new(guest: Guest, calls: Option<Calls>) -> Self {
         let charge = guest.machine().run.memory.charge();
         Self {
             guest,
@@ -67,6 +79,20 @@ impl Process {
             free_bytes: 0,
             large_stack: None,
             stack_bytes: 0,
+            calls: calls.map(Box::new),
+        }
+    }
+
+    /// The kernel's side, and the calls.
+    pub fn into_parts(self) -> (Guest, Option<Calls>) {
+        (self.guest, self.calls.map(|calls| *calls))
+    }
+
+    /// A call of `function` begins.
+    #[inline]
+    fn note_call(&mut self, function: &Arc<Function>, args: &[u64]) {
+        if let Some(calls) = &mut self.calls {
+            calls.begin(function, args);
         }
     }
 
@@ -145,7 +171,52 @@ impl ResourceLimiter for Process {
 /// # Errors
 /// The name is already defined.
 pub fn define(linker: &mut Linker<Process>, module: &str, name: &str) -> wasmtime::Result<bool> {
-    Ok(preview1::define(linker, module, name)? || belljar::define(linker, module, name)?)
+    if belljar::define_constant(linker, module, name)? {
+        return Ok(true);
+    }
+    bind(&mut Binding::in_linker(linker, module, name))
+}
+
+fn bind(binding: &mut Binding<'_>) -> wasmtime::Result<bool> {
+    match binding.module() {
+        belljar::MODULE => belljar::bind(binding),
+        _ => preview1::bind(binding),
+    }
+}
+
+/// As [`define`], for a player: a module that makes the calls of traces.
+///
+/// # Errors
+/// The name is already defined.
+pub fn define_for_player(
+    linker: &mut Linker<Process>,
+    module: &str,
+    name: &str,
+) -> wasmtime::Result<bool> {
+    if (module, name) == (follower::MODULE, follower::NEXT) {
+        linker.func_wrap(module, name, follower::next)?;
+        return Ok(true);
+    }
+    define(linker, module, name)
+}
+
+/// All functions whose calls can be made again, with their types, in an order that stays.
+pub fn functions() -> Vec<(Function, Signature)> {
+    let named = |module, names: &[&'static str]| {
+        names.iter().map(|name| (module, *name)).collect::<Vec<_>>()
+    };
+    let all = [
+        named(preview1::MODULE, preview1::snapshot::NAMES),
+        named(preview1::MODULE_UNSTABLE, preview1::snapshot::NAMES),
+        named(belljar::MODULE, belljar::NAMES),
+    ];
+    let described = |(module, name): (&str, &str)| {
+        let mut binding = Binding::described(module, name);
+        bind(&mut binding).expect("a description cannot fail");
+        let signature = binding.signature().expect("it is a function of the list");
+        (Function { module: module.into(), name: name.into() }, signature)
+    };
+    all.into_iter().flatten().map(described).collect()
 }
 
 /// A number that the trace shows for a successful call, with its name.
@@ -165,13 +236,38 @@ fn call(
     body: impl FnOnce(&mut GuestMemory<'_>, &mut Guest) -> Result<Answer, Fault>,
 ) -> wasmtime::Result<i32> {
     look_up_memory(&mut caller);
+    if caller.data().calls.is_some()
+        && let Some(code) = given(&mut caller)
+    {
+        return Ok(code);
+    }
     let (mut memory, guest) = sides(&mut caller);
     guest.begin_call(name);
     let answer = body(&mut memory, guest);
     debug_assert!(answer != Err(Fault::Wait), "{name} cannot wait");
     let answer = finish(guest, answer);
-    end_call(&mut caller);
+    end_call(&mut caller, &answer);
     answer
+}
+
+/// A call that has no pointers and cannot fail: returns what `body` does.
+///
+/// # Errors
+/// None.
+fn number(
+    mut caller: Caller<'_, Process>,
+    body: impl FnOnce(&mut Guest) -> u32,
+) -> wasmtime::Result<u32> {
+    if caller.data().calls.is_some()
+        && let Some(code) = given(&mut caller)
+    {
+        return Ok(code.cast_unsigned());
+    }
+    let number = body(&mut caller.data_mut().guest);
+    if caller.data().calls.is_some() {
+        take_down(&mut caller, Some(number));
+    }
+    Ok(number)
 }
 
 /// As [`call`], for a call that may wait: `body` runs again after each wait. The stack counts before the first one, when
@@ -185,22 +281,65 @@ async fn call_waiting(
     mut body: impl FnMut(&mut GuestMemory<'_>, &mut Guest) -> Result<Answer, Fault>,
 ) -> wasmtime::Result<i32> {
     look_up_memory(&mut caller);
+    if caller.data().calls.is_some()
+        && let Some(code) = given(&mut caller)
+    {
+        return Ok(code);
+    }
     caller.data_mut().charge_stack().map_err(wasmtime::Error::new)?;
-    let (mut memory, guest) = sides(&mut caller);
-    guest.begin_call(name);
-    let mut answer = body(&mut memory, guest);
+    caller.data_mut().guest.begin_call(name);
+    let mut attempt = |caller: &mut Caller<'_, Process>| {
+        let (mut memory, guest) = sides(caller);
+        body(&mut memory, guest)
+    };
+    let mut answer = attempt(&mut caller);
     while answer == Err(Fault::Wait) {
         pause(&mut caller).await?;
-        let (mut memory, guest) = sides(&mut caller);
-        answer = body(&mut memory, guest);
+        if let Some(calls) = &mut caller.data_mut().calls {
+            calls.begin_attempt();
+        }
+        answer = attempt(&mut caller);
     }
     let answer = finish(sides(&mut caller).1, answer);
-    end_call(&mut caller);
+    end_call(&mut caller, &answer);
     answer
 }
 
+/// The answer of a call that was made already, before the code of the program ran: writes it to the memory.
+#[cold]
+fn given(caller: &mut Caller<'_, Process>) -> Option<i32> {
+    let calls = caller.data_mut().calls.as_mut()?;
+    let Some(known) = calls.given() else {
+        calls.begin_attempt();
+        return None;
+    };
+    if let Some(memory) = caller.data().memory {
+        let data = memory.data_mut(caller);
+        for span in &known.outputs {
+            let place =
+                data.get_mut(span.at as usize..).and_then(|it| it.get_mut(..span.bytes.0.len()));
+            // The program has the size of memory that it had when it got this answer.
+            place?.copy_from_slice(&span.bytes.0);
+        }
+    }
+    Some(known.code.cast_signed())
+}
+
+/// Takes down the call that returned `code`, or ended the process.
+#[cold]
+fn take_down(caller: &mut Caller<'_, Process>, code: Option<u32>) {
+    let Some(mut calls) = caller.data_mut().calls.take() else { return };
+    let memory = caller.data().memory;
+    let data = memory.map_or(&[][..], |memory| memory.data(&*caller));
+    calls.end(data, code);
+    caller.data_mut().calls = Some(calls);
+}
+
 #[inline]
-fn end_call(caller: &mut Caller<'_, Process>) {
+fn end_call(caller: &mut Caller<'_, Process>, answer: &wasmtime::Result<i32>) {
+    if caller.data().calls.is_some() {
+        take_down(caller, answer.as_ref().ok().map(|code| code.cast_unsigned()));
+    }
     if caller.data().uncounted != uncounted_time() {
         caller.data_mut().follow_deadline();
     }
@@ -242,7 +381,8 @@ fn sides<'c>(caller: &'c mut Caller<'_, Process>) -> (GuestMemory<'c>, &'c mut G
         // Without a memory every pointer is bad.
         None => (&mut [][..], caller.data_mut()),
     };
-    (GuestMemory::new(bytes), &mut process.guest)
+    let touched = process.calls.as_ref().map(|calls| &calls.touched);
+    (GuestMemory::new(bytes, touched), &mut process.guest)
 }
 
 #[inline]

@@ -54,6 +54,23 @@ pub fn write_shared_with<E: From<DiskError>>(
     fill(path, &builder, Existing::Goes, write)
 }
 
+/// As [`write()`], but a power cut may leave a file of any content: for files whose content is checked when they are read.
+///
+/// # Errors
+/// As [`write()`].
+pub fn write_unsynced(path: &Path, parts: &[&[u8]]) -> Result<(), DiskError> {
+    disk::expect_replaceable(path)?;
+    let mut file = Builder::new()
+        .prefix(TEMPORARY_PREFIX)
+        .tempfile_in(disk::folder_of(path))
+        .map_err(DiskError::new("create a temporary file for", path))?;
+    for part in parts {
+        file.write_all(part).map_err(DiskError::new("write", path))?;
+    }
+    file.persist(path).map_err(|error| DiskError::new("replace", path)(error.error))?;
+    Ok(())
+}
+
 /// Writes `bytes` to a new file `path`, which only this user can read: as [`write()`], but replaces nothing.
 ///
 /// # Errors

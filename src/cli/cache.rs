@@ -10,8 +10,8 @@ use super::background::Queue;
 use super::compile::Compiler;
 use super::home::cache_dir;
 use super::progress::Progress;
-use super::setup;
 use super::text::{count, printable};
+use super::{results, setup};
 use crate::engine::{CACHE_BYTES_MAX, CacheInfo, CodeCache, TierChoice};
 
 pub fn run(args: &CacheArgs) -> Result<u8> {
@@ -29,6 +29,7 @@ pub fn run(args: &CacheArgs) -> Result<u8> {
             Queue::of(&dir).clear();
             Ok(0)
         }
+        CacheAction::Results { action } => results::run(action),
     }
 }
 

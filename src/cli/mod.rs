@@ -61,6 +61,7 @@ mod repetition;
 mod replaceable;
 mod replay;
 mod report;
+mod results;
 mod run;
 mod sandbox;
 mod self_test;

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::exit;
 use super::loaded::LoadedPrograms;
+use super::results::ResultsReport;
 use crate::kernel::process::TrappedProcess;
 use crate::{ExitStatus, Limit, Machine, Outcome};
 
@@ -83,6 +84,10 @@ pub struct Report {
     pub not_portable: Vec<NotPortable>,
     /// Whether the changes were written to the disk.
     pub applied: bool,
+    /// Whether the code of no process ran: all were answered from the results of earlier runs.
+    pub cached: bool,
+    /// What was found there, with `--cache-results`.
+    pub results: Option<ResultsReport>,
     /// How long things took, in real time.
     pub timings: Timings,
 }
@@ -106,6 +111,12 @@ impl Report {
         self.limits_hit = machine.limits_hit().into_iter().map(Limit::name).collect();
         self.virtual_time_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         self.upper_bytes = machine.vfs().upper_bytes();
+    }
+
+    /// Notes what was found in the results of earlier runs.
+    pub fn answered(&mut self, results: ResultsReport) {
+        self.cached = results.hits > 0 && results.misses == 0;
+        self.results = Some(results);
     }
 
     /// Notes how the guest ended.

@@ -19,6 +19,7 @@ use super::record::Recording;
 use super::recover::before_opening;
 use super::replaceable::{Written, expect_apart};
 use super::report::{Change, Report, Status, ms, raised_with};
+use super::results::Caching;
 use super::sink::{self, Failure, Opened, Stdout, Watched, WriteOnce};
 use super::started_natives::StartedNatives;
 use super::{changes, ending, exit, hints, host, mounts, setup};
@@ -117,6 +118,8 @@ fn perform(
     let (mut machine, preopens) =
         setup::machine(args, tape, natives, host, &report.tiers, toolchains)?;
     machine.set_trace(trace);
+    let caching = Caching::of_args(&args.results, not_cached(args, record))?;
+    machine.set_results(caching.as_ref().and_then(Caching::results));
     let stdio = stdio(args, stdout, &report.program, report_to)?;
 
     let mut command = match &module {
@@ -136,6 +139,7 @@ fn perform(
     drop(running);
     let elapsed = machine.elapsed();
     report.spent(&machine, elapsed);
+    caching.iter().for_each(|caching| report.answered(caching.tell(args.quiet)));
     let status = status.map_err(|error| hints::not_started(error, args))?;
     report.timings.run_ms = ms(ambient::elapsed_since(run_started));
     machine.set_trace(None);
@@ -158,6 +162,21 @@ fn perform(
     settled?;
     trace_failure.check("--trace")?;
     Ok(exit_code(args, &status, report))
+}
+
+/// Why the results of a run cannot be cached.
+fn not_cached(args: &RunArgs, record: Option<&RecordArgs>) -> Option<&'static str> {
+    if record.is_some() {
+        Some("a recorded run runs")
+    } else if args.trace.is_some() {
+        Some("--trace shows the calls of a run")
+    } else if args.limits.fuel.is_some() {
+        Some("--fuel is counted by running")
+    } else if args.time.clock == ClockArg::Real {
+        Some("--clock real shows another time in each run")
+    } else {
+        None
+    }
 }
 
 /// The exit code of a run that ended with `status`.

@@ -8,8 +8,10 @@ mod config;
 mod deadline;
 mod generator;
 mod inspect;
+mod known;
 mod module;
 mod optimizer;
+mod player;
 #[cfg(feature = "import")]
 mod precompiled;
 mod prepare;
@@ -23,7 +25,7 @@ mod tier;
 mod validate;
 mod watchdog;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use backend::Backends;
 pub use code_cache::{CACHE_BYTES_MAX, CacheError, CacheInfo, CodeCache};
@@ -59,6 +61,8 @@ struct Inner {
     backends: Backends,
     cache: Option<CodeCache>,
     watchdog: Watchdog,
+    /// See [`player`]; why there is none, if it cannot be made.
+    player: OnceLock<Result<Program, ProgramError>>,
 }
 
 impl Engine {
@@ -71,7 +75,8 @@ impl Engine {
         backends.make_first(&mut config)?;
         let cache = config.cache_dir.as_deref().map(CodeCache::new);
         let watchdog = Watchdog::default();
-        Ok(Self(Arc::new(Inner { config, backends, cache, watchdog })))
+        let player = OnceLock::new();
+        Ok(Self(Arc::new(Inner { config, backends, cache, watchdog, player })))
     }
 
     /// The configuration.

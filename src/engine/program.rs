@@ -13,7 +13,7 @@ use super::compile::{self, CacheUse};
 use super::generator::Generator;
 use super::module::UNKNOWN_IMPORTS_MAX;
 use super::tier::{Tier, TierChoice};
-use super::{CompileProgress, Engine, Module, ProgramError, optimizer};
+use super::{CompileProgress, Engine, Module, ProgramError, optimizer, player};
 use crate::abi::{self, Process};
 use crate::base::digest::Digest;
 use crate::kernel::process::programs::{Found, uncounted};
@@ -160,7 +160,7 @@ impl Program {
         unknown: UnknownImports,
     ) -> Result<Self, ProgramError> {
         let name = module.name().to_owned();
-        let (pre, unknown_imports) = link(code, &name, unknown)?;
+        let (pre, unknown_imports) = link(code, &name, unknown, abi::define)?;
         let tier = code.generator.tier();
         let (quick, optimized) = match tier {
             Tier::Quick => (Some(pre), OnceLock::new()),
@@ -170,6 +170,36 @@ impl Program {
         let has_run = Default::default();
         let code = Code { name, digest, unknown_imports, quick, optimized, has_run };
         Ok(Self { engine: engine.clone(), code: Arc::new(code) })
+    }
+
+    /// The player of `engine`.
+    ///
+    /// # Errors
+    /// Those of [`Program::compile`].
+    pub(super) fn player(engine: &Engine) -> Result<Self, ProgramError> {
+        let module = Module::from_bytes(player::NAME, player::module())?;
+        let (digest, found) = (module.digest(), Generator::Optimizing);
+        uncounted(|| {
+            let code = match find(engine, digest, found) {
+                Some(code) => code,
+                None => {
+                    let progress = CompileProgress::default();
+                    let compiled = compile::compile(engine, &module, Tier::Optimized, &progress)?;
+                    load(engine, &module, compiled.generator, &compiled.image)?
+                }
+            };
+            let (pre, unknown_imports) =
+                link(&code, player::NAME, UnknownImports::Deny, abi::define_for_player)?;
+            let code = Code {
+                name: player::NAME.to_owned(),
+                digest,
+                unknown_imports,
+                quick: None,
+                optimized: OnceLock::from(OptimizedCode::new(pre)),
+                has_run: Default::default(),
+            };
+            Ok(Self { engine: engine.clone(), code: Arc::new(code) })
+        })
     }
 
     /// Compiles `module`, of which this is, to optimized code, which processes that begin later run.
@@ -182,7 +212,7 @@ impl Program {
 
     fn set_optimized_code(&self, code: &Loaded<'_>) -> Result<(), ProgramError> {
         // Denied imports were refused when it was first linked.
-        let (pre, _) = link(code, &self.code.name, UnknownImports::Trap)?;
+        let (pre, _) = link(code, &self.code.name, UnknownImports::Trap, abi::define)?;
         let _ = self.code.optimized.set(OptimizedCode::new(pre));
         Ok(())
     }
@@ -218,10 +248,16 @@ impl Program {
             let module = code_cache::copy(code.pre.module(), &backend.engine)
                 .map_err(|error| format!("{error:#}"))?;
             let loaded = Loaded { backend, generator: Generator::Optimizing, module };
-            let linked = link(&loaded, &self.code.name, UnknownImports::Trap);
+            let define = if self.is_player() { abi::define_for_player } else { abi::define };
+            let linked = link(&loaded, &self.code.name, UnknownImports::Trap, define);
             linked.map(|(pre, _)| pre).map_err(|error| error.to_string())
         });
         Some(pre.as_ref().map(|pre| Runnable { pre, tier }).map_err(String::as_str))
+    }
+
+    fn is_player(&self) -> bool {
+        let player = self.engine.0.player.get().and_then(|player| player.as_ref().ok());
+        player.is_some_and(|player| Arc::ptr_eq(&player.code, &self.code))
     }
 
     /// The tier that its next process would run in.
@@ -327,6 +363,7 @@ fn link(
     code: &Loaded<'_>,
     name: &str,
     unknown: UnknownImports,
+    define: fn(&mut Linker<Process>, &str, &str) -> wasmtime::Result<bool>,
 ) -> Result<(InstancePre<Process>, Vec<String>), ProgramError> {
     let mismatch = |error: wasmtime::Error| ProgramError::Mismatch {
         name: name.to_owned(),
@@ -340,7 +377,7 @@ fn link(
         if !seen.insert((import.module(), import.name())) {
             continue;
         }
-        if abi::define(&mut linker, import.module(), import.name()).map_err(mismatch)? {
+        if define(&mut linker, import.module(), import.name()).map_err(mismatch)? {
             continue;
         }
         let spelled = format!("{}.{}", import.module(), import.name());

@@ -8,11 +8,11 @@ use wasmtime::{
 
 use super::config::{MODULES_MAX, QUICK_STACK_BYTES};
 use super::deadline::StopAtDeadline;
-use super::prepare;
 use super::program::{Program, Runnable, UnknownImportCalled};
 use super::tier::Tier;
 use super::watchdog::Target;
-use crate::abi::Process;
+use super::{known, prepare};
+use crate::abi::{Calls, Process};
 use crate::base::exhausted::is_exhausted;
 use crate::kernel::guest::{Guest, Startup};
 use crate::kernel::machine::Machine;
@@ -47,26 +47,39 @@ async fn process(program: Program, mut guest: Guest) -> Ended {
     if let Err(stop) = guest.begin() {
         return Ended { guest, outcome: Ok(stop.into()) };
     }
+    match known::results_for(&program, &guest) {
+        None => run_calling(&program, guest, None).await.0,
+        Some(results) => known::process(&results, &program, guest).await,
+    }
+}
+
+/// Runs `program` as `guest`, and does `calls` with its calls, which come back.
+pub(super) async fn run_calling(
+    program: &Program,
+    guest: Guest,
+    calls: Option<Calls>,
+) -> (Ended, Option<Calls>) {
     let runnable = program.best();
-    let full = match run_as(runnable, &program, guest).await {
+    let full = match run_as(runnable, program, guest, calls).await {
         Ok(ended) => return ended,
         Err(full) => full,
     };
-    let PoolFull { guest, message } = match program.beyond_pool(runnable) {
+    let PoolFull { guest, calls, message } = match program.beyond_pool(runnable) {
         None => full,
         Some(Err(message)) => PoolFull { message: message.to_owned(), ..full },
-        Some(Ok(runnable)) => match run_as(runnable, &program, full.guest).await {
+        Some(Ok(runnable)) => match run_as(runnable, program, full.guest, full.calls).await {
             Ok(ended) => return ended,
             Err(full) => full,
         },
     };
     let program = program.name().to_owned();
-    Ended { guest, outcome: Err(RunError::Instantiate { program, message }) }
+    (Ended { guest, outcome: Err(RunError::Instantiate { program, message }) }, calls)
 }
 
 /// The pool has no room for this process, which has not begun.
 struct PoolFull {
     guest: Guest,
+    calls: Option<Calls>,
     message: String,
 }
 
@@ -75,18 +88,19 @@ async fn run_as(
     runnable: Runnable<'_>,
     program: &Program,
     mut guest: Guest,
-) -> Result<Ended, PoolFull> {
+    calls: Option<Calls>,
+) -> Result<(Ended, Option<Calls>), PoolFull> {
     if let Some(outcome) = guest.repeat_lack() {
-        return Ok(Ended { guest, outcome: Ok(outcome) });
+        return Ok((Ended { guest, outcome: Ok(outcome) }, calls));
     }
     let counts_fuel = program.engine().config().fuel;
-    let mut store = Store::new(runnable.pre.module().engine(), Process::new(guest));
+    let mut store = Store::new(runnable.pre.module().engine(), Process::new(guest, calls));
     store.limiter(|process| process);
     if counts_fuel {
         if let Err(error) = interrupt_by_epoch(program, &mut store) {
-            let mut guest = store.into_data().guest;
+            let (mut guest, calls) = store.into_data().into_parts();
             let outcome = Ok(lacks_thread(program, &mut guest, &error));
-            return Ok(Ended { guest, outcome });
+            return Ok((Ended { guest, outcome }, calls));
         }
         // Checked first: a refusal of wasmtime's may collect a backtrace.
         let machine = store.data_mut().guest.machine_mut();
@@ -106,9 +120,9 @@ async fn run_as(
     let fuel_left = counts_fuel.then(|| store.get_fuel().unwrap_or(0));
     // It opens the stop page before that is freed.
     store.data_mut().interruption = None;
-    let mut guest = store.into_data().guest;
+    let (mut guest, calls) = store.into_data().into_parts();
     if let Some(message) = full {
-        return Err(PoolFull { guest, message });
+        return Err(PoolFull { guest, calls, message });
     }
     let machine = guest.machine_mut();
     if fuel_left.is_some() {
@@ -117,7 +131,7 @@ async fn run_as(
     if outcome.as_ref().is_ok_and(|outcome| *outcome == Outcome::Limit(Limit::Fuel)) {
         machine.note_limit(Limit::Fuel);
     }
-    Ok(Ended { guest, outcome })
+    Ok((Ended { guest, outcome }, calls))
 }
 
 /// Code that counts fuel is not prepared: it looks at the engine's epoch, which the watchdog raises.

@@ -24,6 +24,7 @@ use crate::kernel::vfs::{
 };
 use crate::net::EgressPolicy;
 use crate::process::{self, Command};
+use crate::results::Results;
 
 /// Makes the host of a session: its command policy, bridge, answers to questions and credentials.
 /// The network policy is that of the specification. The specification may not have an id yet.
@@ -359,6 +360,11 @@ impl Sandbox {
     /// The time since the start of the session on its own clock.
     pub fn elapsed(&mut self) -> Duration {
         self.machine.elapsed()
+    }
+
+    /// As [`Machine::set_results`].
+    pub fn set_results(&mut self, results: Option<Arc<Results>>) {
+        self.machine.set_results(results);
     }
 
     /// The machine, for reading.

@@ -14,6 +14,7 @@ const RANKS: &[(&str, u32)] = &[
     ("base", 0),
     ("store", 1),
     ("tape", 2),
+    ("results", 2),
     ("kernel", 3),
     ("abi", 4),
     ("engine", 5),

@@ -3,7 +3,7 @@
 use wasmtime::{Caller, Result};
 
 use crate::abi::memory::{GuestMemory, Place};
-use crate::abi::{Answering, Process, call, call_waiting, known_bits, trace};
+use crate::abi::{Answering, Process, call, call_waiting, known_bits, number, trace};
 use crate::base::errno::Errno;
 use crate::kernel::guest::{ARG_BYTES_MAX, Fault, FdAction, SpawnRequest};
 use crate::kernel::process::Pid;
@@ -132,15 +132,13 @@ pub(super) fn proc_become(caller: Caller<'_, Process>, pid: u32) -> Result<i32> 
 }
 
 /// `proc_id() -> pid`; cannot fail
-#[expect(clippy::needless_pass_by_value, reason = "the linker passes it so")]
-pub(super) fn proc_id(caller: Caller<'_, Process>) -> u32 {
-    caller.data().guest.pid().0
+pub(super) fn proc_id(caller: Caller<'_, Process>) -> Result<u32> {
+    number(caller, |guest| guest.pid().0)
 }
 
 /// `proc_parent() -> pid`; cannot fail
-#[expect(clippy::needless_pass_by_value, reason = "the linker passes it so")]
-pub(super) fn proc_parent(caller: Caller<'_, Process>) -> u32 {
-    caller.data().guest.proc_parent().0
+pub(super) fn proc_parent(caller: Caller<'_, Process>) -> Result<u32> {
+    number(caller, |guest| guest.proc_parent().0)
 }
 
 /// `proc_chdir(path)`

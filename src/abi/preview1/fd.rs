@@ -6,7 +6,7 @@ use super::Snapshot;
 use crate::abi::memory::{GuestMemory, Place};
 use crate::abi::{Process, call, known_bits, trace};
 use crate::base::errno::Errno;
-use crate::kernel::guest::FileStat;
+use crate::kernel::guest::{Fault, FileStat, ReadDir};
 use crate::kernel::io::fd::FdFlags;
 use crate::kernel::vfs::{FileType, SetTime};
 
@@ -247,25 +247,30 @@ pub fn fd_readdir(
         trace!(guest, "fd={fd}, len={buf_len}, cookie={cookie}");
         let (buf, out) = (memory.range(buf, buf_len.into())?, memory.place_u32(out)?);
         let dir = guest.fd_readdir(fd, cookie)?;
-        let mut writer = DirentWriter { buf: memory.slice_mut(buf), used: 0 };
-        let mut room = true;
-        for (index, name, ino) in [(0, ".", dir.ino), (1, "..", dir.parent_ino)] {
-            if room && cookie <= index {
-                room = writer.put(index + 1, ino, FileType::Directory, name);
-            }
-        }
-        if room {
-            let first = usize::try_from(cookie.saturating_sub(2)).unwrap_or(usize::MAX);
-            for (index, entry) in dir.entries_from(first) {
-                if !writer.put(index as u64 + 3, entry.ino, entry.file_type, &entry.name) {
-                    break;
-                }
-            }
-        }
-        let used = writer.used;
+        let used = memory.fill(buf, |buf| {
+            let used = put_entries(buf, &dir, cookie);
+            Ok::<_, Fault>((used, used))
+        })?;
         memory.put_u32(out, u32::try_from(used).map_err(|_| Errno::Overflow)?);
         Ok(Some(("bufused", used as u64)))
     })
+}
+
+/// Writes the entries of `dir` from `cookie` on to `buf`, as far as they fit; returns the number of bytes.
+fn put_entries(buf: &mut [u8], dir: &ReadDir<'_>, cookie: u64) -> usize {
+    let mut writer = DirentWriter { buf, used: 0 };
+    for (index, name, ino) in [(0, ".", dir.ino), (1, "..", dir.parent_ino)] {
+        if cookie <= index && !writer.put(index + 1, ino, FileType::Directory, name) {
+            return writer.used;
+        }
+    }
+    let first = usize::try_from(cookie.saturating_sub(2)).unwrap_or(usize::MAX);
+    for (index, entry) in dir.entries_from(first) {
+        if !writer.put(index as u64 + 3, entry.ino, entry.file_type, &entry.name) {
+            break;
+        }
+    }
+    writer.used
 }
 
 struct DirentWriter<'b> {

@@ -3,7 +3,7 @@
 use wasmtime::Caller;
 
 use super::Snapshot;
-use crate::abi::memory::GuestMemory;
+use crate::abi::memory::{Direction, GuestMemory};
 use crate::abi::{Answer, Answering, Process, call, call_waiting, trace};
 use crate::base::errno::Errno;
 use crate::kernel::guest::{Buffers, Fault, Guest, Whence};
@@ -14,7 +14,7 @@ pub fn fd_read(
     (fd, iovs, iovs_len, out): (u32, u32, u32, u32),
 ) -> Answering<'_> {
     Box::new(call_waiting(caller, "fd_read", move |memory, guest| {
-        transfer(memory, guest, fd, (iovs, iovs_len), None, out, Guest::fd_read)
+        transfer(memory, guest, fd, (iovs, iovs_len), None, out, Direction::ToGuest, Guest::fd_read)
     }))
 }
 
@@ -28,9 +28,9 @@ pub fn fd_pread(
     out: u32,
 ) -> wasmtime::Result<i32> {
     call(caller, "fd_pread", |memory, guest| {
-        transfer(memory, guest, fd, (iovs, iovs_len), Some(offset), out, |guest, fd, bufs| {
-            Ok(guest.fd_pread(fd, offset, bufs)?)
-        })
+        let op =
+            |guest: &mut Guest, fd, bufs: &mut Buffers<'_>| Ok(guest.fd_pread(fd, offset, bufs)?);
+        transfer(memory, guest, fd, (iovs, iovs_len), Some(offset), out, Direction::ToGuest, op)
     })
 }
 
@@ -40,9 +40,8 @@ pub fn fd_write(
     (fd, iovs, iovs_len, out): (u32, u32, u32, u32),
 ) -> Answering<'_> {
     Box::new(call_waiting(caller, "fd_write", move |memory, guest| {
-        transfer(memory, guest, fd, (iovs, iovs_len), None, out, |guest, fd, bufs| {
-            guest.fd_write(fd, bufs)
-        })
+        let op = |guest: &mut Guest, fd, bufs: &mut Buffers<'_>| guest.fd_write(fd, bufs);
+        transfer(memory, guest, fd, (iovs, iovs_len), None, out, Direction::FromGuest, op)
     }))
 }
 
@@ -56,14 +55,15 @@ pub fn fd_pwrite(
     out: u32,
 ) -> wasmtime::Result<i32> {
     call(caller, "fd_pwrite", |memory, guest| {
-        transfer(memory, guest, fd, (iovs, iovs_len), Some(offset), out, |guest, fd, bufs| {
-            Ok(guest.fd_pwrite(fd, offset, bufs)?)
-        })
+        let op =
+            |guest: &mut Guest, fd, bufs: &mut Buffers<'_>| Ok(guest.fd_pwrite(fd, offset, bufs)?);
+        transfer(memory, guest, fd, (iovs, iovs_len), Some(offset), out, Direction::FromGuest, op)
     })
 }
 
 /// Moves bytes between `fd` and the buffers in the list `iovs`.
 #[inline]
+#[expect(clippy::too_many_arguments, reason = "what four imports have in common")]
 fn transfer(
     memory: &mut GuestMemory<'_>,
     guest: &mut Guest,
@@ -71,15 +71,17 @@ fn transfer(
     iovs: (u32, u32),
     offset: Option<u64>,
     out: u32,
+    direction: Direction,
     op: impl FnOnce(&mut Guest, u32, &mut Buffers<'_>) -> Result<u64, Fault>,
 ) -> Result<Answer, Fault> {
     let (ranges, out) = (memory.buffers(iovs.0, iovs.1)?, memory.place_u32(out)?);
-    let mut bufs = Buffers::new(memory.all(), ranges);
-    match offset {
-        None => trace!(guest, "fd={fd}, len={}", bufs.total()),
-        Some(offset) => trace!(guest, "fd={fd}, len={}, offset={offset}", bufs.total()),
-    }
-    let count = op(guest, fd, &mut bufs)?;
+    let count = memory.transfer(ranges, direction, |bufs| {
+        match offset {
+            None => trace!(guest, "fd={fd}, len={}", bufs.total()),
+            Some(offset) => trace!(guest, "fd={fd}, len={}, offset={offset}", bufs.total()),
+        }
+        op(guest, fd, bufs)
+    })?;
     memory.put_u32(out, u32::try_from(count).map_err(|_| Errno::Overflow)?);
     Ok(Some(("count", count)))
 }

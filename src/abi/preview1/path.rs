@@ -154,10 +154,10 @@ pub fn path_readlink(
     call(caller, "path_readlink", |memory, guest| {
         let path = path_at(memory, guest, path, path_len)?;
         trace!(guest, "fd={fd}, {path:?}, len={buf_len}");
-        let (buf, out) = (memory.range(buf, buf_len.into())?, memory.place_u32(out)?);
+        let (buf, out) = (memory.place(buf, buf_len.into(), 1)?, memory.place_u32(out)?);
         let text = guest.path_readlink(fd, path)?.as_bytes();
-        let count = text.len().min(buf.len);
-        memory.slice_mut(buf)[..count].copy_from_slice(&text[..count]);
+        let count = text.len().min(buf_len as usize);
+        memory.put(buf, 0, &text[..count]);
         memory.put_u32(out, u32::try_from(count).map_err(|_| Errno::Overflow)?);
         Ok(Some(("size", count as u64)))
     })

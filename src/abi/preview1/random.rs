@@ -9,7 +9,6 @@ pub fn random_get(caller: Caller<'_, Process>, buf: u32, buf_len: u32) -> Result
     call(caller, "random_get", |memory, guest| {
         trace!(guest, "len={buf_len}");
         let buf = memory.range(buf, buf_len.into())?;
-        guest.random_get(memory.slice_mut(buf))?;
-        Ok(None)
+        memory.fill(buf, |bytes| guest.random_get(bytes).map(|()| (bytes.len(), None)))
     })
 }

@@ -64,6 +64,18 @@ pub struct AnswerArgs {
     pub credential: Vec<String>,
 }
 
+/// Results of earlier runs.
+#[derive(Args, Clone, Debug)]
+pub struct ResultArgs {
+    /// Answer processes from the results of earlier ones, where all that they ask would be answered as then
+    #[arg(long, help_heading = "Results")]
+    pub cache_results: bool,
+
+    /// Say of each process that ran what differed from earlier runs
+    #[arg(long, requires = "cache_results", help_heading = "Results")]
+    pub explain: bool,
+}
+
 /// Time and random numbers.
 #[derive(Args, Clone, Debug)]
 pub struct TimeArgs {

@@ -51,6 +51,53 @@ pub enum CacheAction {
         #[arg(long)]
         json: bool,
     },
+    /// Results of processes, for runs with --cache-results
+    Results {
+        #[command(subcommand)]
+        action: ResultsAction,
+    },
+}
+
+#[derive(clap::Subcommand, Debug)]
+pub enum ResultsAction {
+    /// Print where the results are and how many there are
+    Info {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// List the commands that have results, the last one used first
+    List {
+        /// Print a line of JSON for each
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show the calls of a command, with the numbers that they returned
+    Show {
+        /// The beginning of its digest, from `belljar cache results list`
+        #[arg(value_name = "ACTION")]
+        action: String,
+
+        /// Print a line of JSON for each trace
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove the results that were used least recently
+    Gc {
+        /// Bytes of results that may stay
+        #[arg(long, value_name = "SIZE", value_parser = size)]
+        max_size: u64,
+
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove all results
+    Clear {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(Args, Debug)]

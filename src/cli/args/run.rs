@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
-use super::groups::{AnswerArgs, CompileArgs, LimitArgs, MountArgs, RuleArgs, TimeArgs};
+use super::groups::{
+    AnswerArgs, CompileArgs, LimitArgs, MountArgs, ResultArgs, RuleArgs, TimeArgs,
+};
 use super::values::{Sink, StdinFrom, guest_path};
 use crate::native::SandboxProfile;
 
@@ -129,6 +131,9 @@ pub struct RunArgs {
 
     #[command(flatten)]
     pub compile: CompileArgs,
+
+    #[command(flatten)]
+    pub results: ResultArgs,
 
     #[command(flatten)]
     pub rules: RuleArgs,

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use super::groups::{AnswerArgs, CompileArgs, LimitArgs, MountArgs, RuleArgs, TimeArgs};
+use super::groups::{
+    AnswerArgs, CompileArgs, LimitArgs, MountArgs, ResultArgs, RuleArgs, TimeArgs,
+};
 use super::values::{Sink, StdinFrom, duration};
 
 #[derive(Args, Debug)]
@@ -150,6 +152,9 @@ pub struct ExecArgs {
 
     #[command(flatten)]
     pub compile: CompileArgs,
+
+    #[command(flatten)]
+    pub results: ResultArgs,
 
     #[command(flatten)]
     pub answers: AnswerArgs,

@@ -84,6 +84,7 @@ impl RunArgs {
                     compile_timeout,
                     max_compile_memory,
                 },
+            results: _,
             rules: RuleArgs { host_policy, allow_net, deny_net },
             answers: AnswerArgs { host_answers, host_task, credential },
             apply: _,

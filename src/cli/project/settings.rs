@@ -87,6 +87,7 @@ const SETTINGS: &[Setting] = &[
     setting("max-upper", Rule::AtMost(size)),
     setting("max-output", Rule::AtMost(size)),
     setting("max-host-call", Rule::AtMost(size)),
+    setting("cache-results", Rule::Any),
     setting("tier", Rule::Any),
     Setting { unless: &["background"], ..setting("no-background", Rule::Any) },
     setting("compile-timeout", Rule::AtMost(nanoseconds)),

@@ -28,6 +28,7 @@ use crate::cli::planted_links::Folders;
 use crate::cli::portable::not_portable;
 use crate::cli::replaceable::Written;
 use crate::cli::report::{Change, Report, Status, ms, raised_with};
+use crate::cli::results::Caching;
 use crate::cli::sink::{Opened, Stdout, WriteOnce};
 use crate::cli::text::printable;
 use crate::cli::{ending, hints};
@@ -119,6 +120,8 @@ fn perform(
         Some(cwd) => absolute(&sandbox, cwd),
     };
     request.cwd = Some(cwd.clone());
+    let caching = Caching::of_args(&args.results, None)?;
+    sandbox.set_results(caching.as_ref().and_then(Caching::results));
     // If the changes cannot be determined, the program runs all the same.
     let before = args.json.is_some().then(|| Changed::of(sandbox.files()));
     let elapsed = sandbox.elapsed();
@@ -151,6 +154,7 @@ fn perform(
     let machine = sandbox.machine();
     let limits_hit = machine.limits_hit();
     report.spent(machine, took);
+    caching.iter().for_each(|caching| report.answered(caching.tell(false)));
     report.host_result = sandbox.host().result();
     ending::tell(&request.command, &status, &limits_hit, false, &|limit| raised(args, limit));
     if !status.success() {

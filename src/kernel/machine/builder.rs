@@ -321,6 +321,7 @@ impl MachineBuilder {
             trace: None,
             tape: self.tape,
             kernel_version,
+            results: None,
             tapes_finds: self.recorded_as.is_none_or(|config| config.has_programs.is_some()),
         })
     }

@@ -89,6 +89,7 @@ impl Machine {
             trace: None,
             tape: None,
             tapes_finds: true,
+            results: self.results.clone(),
             kernel_version: self.kernel_version,
         })
     }

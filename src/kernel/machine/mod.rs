@@ -34,6 +34,7 @@ use super::process::programs::Programs;
 use super::process::wakeup::HostBell;
 use super::vfs::{Overlay, Source};
 use crate::base::errno::Errno;
+use crate::results::Results;
 use crate::tape::Recorder;
 
 /// The mount point of a worktree: a name that directories rarely have, so that it does not clash with
@@ -95,6 +96,8 @@ pub struct Machine {
     pub(crate) kernel_version: u32,
     /// Whether lookups of programs are recorded.
     pub(crate) tapes_finds: bool,
+    /// Results of processes of earlier runs.
+    pub(crate) results: Option<Arc<Results>>,
 }
 
 impl Machine {
@@ -136,6 +139,7 @@ impl Machine {
             tape: None,
             kernel_version: KERNEL_VERSION,
             tapes_finds: true,
+            results: None,
         }
     }
 
@@ -152,6 +156,12 @@ impl Machine {
     /// Sets what answers host calls from now on.
     pub fn set_host(&mut self, host: impl Host + 'static) {
         self.host = Some(Arc::new(host));
+    }
+
+    /// Processes are answered from `results` from now on, as far as these have what they do, and are added to them. A
+    /// machine with a tape or a trace, or whose engine counts fuel, runs everything.
+    pub fn set_results(&mut self, results: Option<Arc<Results>>) {
+        self.results = results;
     }
 
     /// The namespace.

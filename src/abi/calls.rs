@@ -1,0 +1,155 @@
+//! The calls of a process: taken down, made again, and given the answers of earlier ones.
+//!
+//! A process whose calls are taken down has a [`TraceBuilder`]. A process that follows traces makes their calls, while
+//! its answers are theirs ([`Follower`]). Where an answer differs, the code of the program runs: it makes the same calls
+//! first, and gets the answers that were given already, without any effect.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use super::follower::Follower;
+use crate::kernel::guest::Range;
+use crate::results::{Bytes, Function, Known, Span, Trace, TraceBuilder};
+
+/// What a call read and wrote in the memory of its process.
+#[derive(Default)]
+pub(super) struct Touched {
+    pub inputs: Vec<Span>,
+    pub outputs: SmallVec<[Range; 4]>,
+    /// It failed after it had written an unknown part of its answer.
+    pub is_torn: bool,
+}
+
+impl Touched {
+    pub fn read(&mut self, memory: &[u8], range: Range) {
+        let bytes = &memory[range.start..range.start + range.len];
+        if let Some(last) = self.inputs.last_mut()
+            && last.at as usize + last.bytes.0.len() == range.start
+        {
+            last.bytes.0.extend_from_slice(bytes);
+            return;
+        }
+        // Offsets in the memory of a module of 32 bits.
+        self.inputs.push(Span { at: range.start as u32, bytes: Bytes(bytes.to_vec()) });
+    }
+
+    pub fn wrote(&mut self, range: Range) {
+        if let Some(last) = self.outputs.last_mut()
+            && last.start + last.len == range.start
+        {
+            last.len += range.len;
+        } else if range.len > 0 {
+            self.outputs.push(range);
+        }
+    }
+}
+
+/// The calls of a process.
+pub struct Calls {
+    pub(super) touched: RefCell<Touched>,
+    /// The function that is being called, with its arguments.
+    current: Option<(Arc<Function>, SmallVec<[u64; 10]>)>,
+    way: Way,
+}
+
+enum Way {
+    TakenDown {
+        builder: TraceBuilder,
+        /// The answers to give first, from calls that were made already.
+        given: VecDeque<Known>,
+    },
+    Following(Box<Follower>),
+}
+
+impl Default for Calls {
+    /// The calls of a process that runs from its beginning.
+    fn default() -> Self {
+        Self::new(Way::TakenDown { builder: TraceBuilder::default(), given: VecDeque::new() })
+    }
+}
+
+impl Calls {
+    fn new(way: Way) -> Self {
+        Self { touched: RefCell::default(), current: None, way }
+    }
+
+    /// The calls of a process that follows traces.
+    pub fn following(follower: Follower) -> Self {
+        Self::new(Way::Following(Box::new(follower)))
+    }
+
+    /// The calls of a process that runs because an answer differed from those of the traces that `follower` followed.
+    pub fn after(follower: Follower) -> Self {
+        let (builder, given) = follower.into_beginning();
+        Self::new(Way::TakenDown { builder, given: given.into() })
+    }
+
+    /// Ends following; `None` if it did not follow.
+    pub fn into_follower(self) -> Option<Follower> {
+        match self.way {
+            Way::Following(follower) => Some(*follower),
+            Way::TakenDown { .. } => None,
+        }
+    }
+
+    /// The trace of a process with the arguments `command` that exited after `took`; `None` if it cannot be known from its
+    /// calls.
+    pub fn into_trace(self, command: &[Vec<u8>], took: Duration) -> Option<Trace> {
+        match self.way {
+            // Answers that were not asked for again: the program is not the one of the trace.
+            Way::TakenDown { given, .. } if !given.is_empty() => None,
+            Way::TakenDown { builder, .. } => builder.finish(command, took),
+            Way::Following(_) => None,
+        }
+    }
+
+    pub(super) fn follower(&mut self) -> Option<&mut Follower> {
+        match &mut self.way {
+            Way::Following(follower) => Some(follower),
+            Way::TakenDown { .. } => None,
+        }
+    }
+
+    /// A call of `function` begins.
+    pub(super) fn begin(&mut self, function: &Arc<Function>, args: &[u64]) {
+        self.current = Some((function.clone(), SmallVec::from_slice(args)));
+    }
+
+    /// The answer that the call was given when it was made already.
+    pub(super) fn given(&mut self) -> Option<Known> {
+        match &mut self.way {
+            Way::TakenDown { given, .. } => given.pop_front(),
+            Way::Following(_) => None,
+        }
+    }
+
+    /// What the call has touched so far is forgotten: it is made again.
+    pub(super) fn begin_attempt(&mut self) {
+        *self.touched.get_mut() = Touched::default();
+    }
+
+    /// The call returned `code`, or ended the process.
+    pub(super) fn end(&mut self, memory: &[u8], code: Option<u32>) {
+        let Touched { inputs, outputs, is_torn } = std::mem::take(self.touched.get_mut());
+        let span = |range: &Range| Span {
+            at: range.start as u32,
+            bytes: Bytes(memory[range.start..range.start + range.len].to_vec()),
+        };
+        let known = code.map(|code| Known { code, outputs: outputs.iter().map(span).collect() });
+        let current = self.current.take();
+        match &mut self.way {
+            Way::TakenDown { builder, .. } => match current {
+                Some((function, args)) if !is_torn => {
+                    let memory_bytes = memory.len() as u64;
+                    builder.push(&function, memory_bytes, &args, inputs, known.as_ref());
+                }
+                _ => builder.abandon(),
+            },
+            Way::Following(follower) => follower.answered(known),
+        }
+    }
+}

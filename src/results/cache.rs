@@ -1,0 +1,350 @@
+//! Traces on disk.
+//!
+//! Layout, below a directory named for its version:
+//!
+//! ```text
+//! <action, 2 digits>/<action, 64 digits>/<trace, 64 digits>
+//! ```
+//!
+//! A file has the digest of what follows, which is a [`Trace`] in the format of postcard. Files are written whole and
+//! renamed, never changed, and named for their digest, so any number of processes can share a cache. The time of a file
+//! is that of its last use, to the hour: beyond its size limit, the cache loses what was used least recently.
+//!
+//! Digests find damage. Whoever can write here can make up results, so the directory must be private to the user.
+
+use std::fs::Metadata;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use super::action::Action;
+use super::trace::{BYTES_MAX, Trace};
+use crate::base::digest::Digest;
+use crate::base::disk::{self, DiskError};
+use crate::base::own::{OtherUsers, OwnError, expect_own_folder};
+use crate::base::{ambient, atomic_file};
+
+const LAYOUT: &str = "results-1";
+
+/// Bytes of traces that a cache keeps by default.
+pub const RESULTS_BYTES_MAX: u64 = 5 << 30;
+
+/// Most traces of one action: those used least recently are removed.
+const TRACES_MAX: usize = 16;
+
+/// Longest file that is read: calls hand over at most [`BYTES_MAX`], and are short otherwise.
+const FILE_BYTES_MAX: u64 = 4 * BYTES_MAX;
+
+/// One in so many stored traces looks for what is beyond the limit of the cache.
+const TRIM_EVERY: u8 = 64;
+
+/// Uses within this time of the last one are not noted.
+const USE_NOTED_EVERY: Duration = Duration::from_hours(1);
+
+/// A directory of traces.
+#[derive(Clone, Debug)]
+pub struct ResultCache {
+    root: PathBuf,
+    bytes_max: u64,
+}
+
+/// The cache cannot be used. Programs still run.
+#[derive(thiserror::Error)]
+pub enum ResultCacheError {
+    /// A file operation failed.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// Other users could put results there.
+    #[error(transparent)]
+    Exposed(#[from] OwnError),
+}
+
+crate::base::readable::readable!(ResultCacheError);
+
+/// The size of a cache.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ResultsInfo {
+    /// Its directory.
+    pub path: PathBuf,
+    /// Actions.
+    pub actions: u64,
+    /// Their traces.
+    pub traces: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+}
+
+/// An action of a cache.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ActionInfo {
+    /// The action.
+    pub action: Action,
+    /// Its traces, the last one used first.
+    pub traces: Vec<TraceInfo>,
+}
+
+/// A trace of a cache.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TraceInfo {
+    /// Its file.
+    pub path: PathBuf,
+    /// The bytes of that.
+    pub bytes: u64,
+    /// When it was last used, to the hour.
+    pub used_at: SystemTime,
+}
+
+impl ResultCache {
+    /// A cache in the directory `dir`, which is created with the first trace.
+    pub fn new(dir: &Path) -> Self {
+        Self { root: dir.join(LAYOUT), bytes_max: RESULTS_BYTES_MAX }
+    }
+
+    /// Sets the bytes of traces that it keeps. Default: 5 GiB.
+    #[must_use]
+    pub fn bytes_max(mut self, bytes_max: u64) -> Self {
+        self.bytes_max = bytes_max;
+        self
+    }
+
+    /// Its directory.
+    pub fn path(&self) -> &Path {
+        &self.root
+    }
+
+    fn folder(&self, action: Action) -> PathBuf {
+        let digest = action.digest().to_string();
+        self.root.join(&digest[..2]).join(digest)
+    }
+
+    /// The traces of `action`, the last one used first.
+    ///
+    /// # Errors
+    /// [`ResultCacheError::Disk`]; [`ResultCacheError::Exposed`] if others can write to the cache.
+    pub fn traces(&self, action: Action) -> Result<Vec<TraceInfo>, ResultCacheError> {
+        let traces = infos(&self.folder(action))?;
+        if !traces.is_empty() {
+            expect_own_folder(&self.root, OtherUsers::Excluded)?;
+        }
+        Ok(traces)
+    }
+
+    /// Reads the trace `info`; `None` if it is gone. A damaged one is removed.
+    pub fn read(&self, info: &TraceInfo) -> Option<Trace> {
+        let bytes = disk::read_at_most(&info.path, FILE_BYTES_MAX).ok()??;
+        let trace = decode(&bytes);
+        if trace.is_none() {
+            // What cannot be removed is found damaged again.
+            let _ = disk::remove_file(&info.path);
+        }
+        trace
+    }
+
+    /// Notes that the trace `info` was used.
+    pub fn note_use(&self, info: &TraceInfo) {
+        if !ambient::time_since(info.used_at).is_some_and(|past| past < USE_NOTED_EVERY) {
+            // A use that is not noted lets the trace go earlier.
+            let _ = disk::touch(&info.path);
+        }
+    }
+
+    /// Stores `trace` for `action`.
+    ///
+    /// # Errors
+    /// As [`ResultCache::traces`].
+    pub fn store(&self, action: Action, trace: &Trace) -> Result<(), ResultCacheError> {
+        let folder = self.folder(action);
+        disk::create_private_dir_all(&folder)?;
+        expect_own_folder(&self.root, OtherUsers::Excluded)?;
+        // It has no part that cannot be serialized.
+        let body = postcard::to_allocvec(trace).expect("a trace can be serialized");
+        let digest = Digest::of(&body);
+        let path = folder.join(digest.to_string());
+        atomic_file::write_unsynced(&path, &[digest.as_bytes(), &body])?;
+        for gone in infos(&folder)?.iter().skip(TRACES_MAX) {
+            disk::remove_file(&gone.path)?;
+        }
+        if digest.as_bytes()[0].is_multiple_of(TRIM_EVERY) {
+            self.trim(self.bytes_max)?;
+        }
+        Ok(())
+    }
+
+    /// The actions of the cache.
+    ///
+    /// # Errors
+    /// [`ResultCacheError::Disk`].
+    pub fn actions(&self) -> Result<Vec<ActionInfo>, ResultCacheError> {
+        let mut actions = Vec::new();
+        for shard in disk::list_if_there(&self.root)? {
+            for folder in disk::list_if_there(&shard)? {
+                let name = folder.file_name().and_then(|name| name.to_str());
+                let Some(digest) = name.and_then(Digest::from_hex) else { continue };
+                let action = Action::of_digest(digest);
+                actions.push(ActionInfo { action, traces: infos(&folder)? });
+            }
+        }
+        Ok(actions)
+    }
+
+    /// Returns the size of the cache.
+    ///
+    /// # Errors
+    /// [`ResultCacheError::Disk`].
+    pub fn info(&self) -> Result<ResultsInfo, ResultCacheError> {
+        let mut info = self.empty();
+        for action in self.actions()?.iter().filter(|action| !action.traces.is_empty()) {
+            info.actions += 1;
+            info.traces += action.traces.len() as u64;
+            info.bytes += action.traces.iter().map(|trace| trace.bytes).sum::<u64>();
+        }
+        Ok(info)
+    }
+
+    fn empty(&self) -> ResultsInfo {
+        ResultsInfo { path: self.root.clone(), actions: 0, traces: 0, bytes: 0 }
+    }
+
+    /// Removes what was used least recently until at most `bytes_max` bytes are left; returns what was removed.
+    ///
+    /// # Errors
+    /// [`ResultCacheError::Disk`] if something cannot be removed.
+    pub fn trim(&self, bytes_max: u64) -> Result<ResultsInfo, ResultCacheError> {
+        let mut traces: Vec<(PathBuf, TraceInfo)> = Vec::new();
+        for action in self.actions()? {
+            let folder = self.folder(action.action);
+            traces.extend(action.traces.into_iter().map(|trace| (folder.clone(), trace)));
+        }
+        traces.sort_by(|(_, a), (_, b)| (a.used_at, &a.path).cmp(&(b.used_at, &b.path)));
+        let mut removed = self.empty();
+        let mut bytes: u64 = traces.iter().map(|(_, trace)| trace.bytes).sum();
+        for (folder, trace) in traces {
+            if bytes <= bytes_max {
+                break;
+            }
+            disk::remove_file(&trace.path)?;
+            bytes -= trace.bytes;
+            removed.bytes += trace.bytes;
+            removed.traces += 1;
+            // Another process may be storing a trace there: then it is not empty, or made again.
+            removed.actions += u64::from(disk::remove_empty_dir(&folder).is_ok());
+        }
+        Ok(removed)
+    }
+
+    /// Removes all traces; returns their size.
+    ///
+    /// # Errors
+    /// [`ResultCacheError::Disk`] if something cannot be removed.
+    pub fn clear(&self) -> Result<ResultsInfo, ResultCacheError> {
+        self.trim(0)
+    }
+}
+
+/// The traces in `folder`, the last one used first. Temporary files of a process that is writing, or was killed, are
+/// left out.
+fn infos(folder: &Path) -> Result<Vec<TraceInfo>, DiskError> {
+    let is_trace =
+        |path: &PathBuf| path.file_name().and_then(|name| name.to_str()).is_some_and(is_digest);
+    let mut traces = Vec::new();
+    for path in disk::list_if_there(folder)?.into_iter().filter(is_trace) {
+        // Another process may have removed it.
+        let Ok(metadata) = disk::symlink_metadata(&path) else { continue };
+        if metadata.is_file() {
+            traces.push(TraceInfo { path, bytes: metadata.len(), used_at: modified(&metadata) });
+        }
+    }
+    traces.sort_by(|a, b| (b.used_at, &b.path).cmp(&(a.used_at, &a.path)));
+    Ok(traces)
+}
+
+fn is_digest(name: &str) -> bool {
+    Digest::from_hex(name).is_some()
+}
+
+fn modified(metadata: &Metadata) -> SystemTime {
+    metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+/// The trace in the content of a file; `None` if that is damaged.
+pub(super) fn decode(bytes: &[u8]) -> Option<Trace> {
+    let (digest, body) = bytes.split_at_checked(Digest::BYTES)?;
+    if Digest::of(body).as_bytes() != digest {
+        return None;
+    }
+    let trace: Trace = postcard::from_bytes(body).ok()?;
+    let is_whole = trace.calls.iter().all(|call| trace.function(call).is_some());
+    is_whole.then_some(trace)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::TraceBuilder;
+
+    fn trace(took_us: u64) -> Trace {
+        TraceBuilder::default().finish(&[], Duration::from_micros(took_us)).unwrap()
+    }
+
+    fn action(name: &str) -> Action {
+        Action::of_digest(Digest::of(name.as_bytes()))
+    }
+
+    #[test]
+    fn stored_traces_are_found_and_damaged_ones_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = ResultCache::new(dir.path());
+        assert_eq!(cache.traces(action("a")).unwrap(), []);
+        cache.store(action("a"), &trace(1)).unwrap();
+        let traces = cache.traces(action("a")).unwrap();
+        assert_eq!(traces.len(), 1);
+        assert_eq!(cache.read(&traces[0]), Some(trace(1)));
+        assert_eq!(cache.traces(action("b")).unwrap(), []);
+        let mut bytes = disk::read(&traces[0].path).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        atomic_file::write(&traces[0].path, &[&bytes]).unwrap();
+        assert_eq!(cache.read(&traces[0]), None);
+        assert_eq!(cache.traces(action("a")).unwrap(), []);
+    }
+
+    #[test]
+    fn action_keeps_its_last_traces() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = ResultCache::new(dir.path());
+        for took in 0..2 * TRACES_MAX as u64 {
+            cache.store(action("a"), &trace(took)).unwrap();
+        }
+        assert_eq!(cache.traces(action("a")).unwrap().len(), TRACES_MAX);
+    }
+
+    #[test]
+    fn cache_beyond_its_limit_loses_what_was_used_least_recently() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = ResultCache::new(dir.path());
+        for name in ["a", "b", "c"] {
+            cache.store(action(name), &trace(1)).unwrap();
+        }
+        let info = cache.info().unwrap();
+        assert_eq!((info.actions, info.traces), (3, 3));
+        let old = cache.traces(action("b")).unwrap().remove(0);
+        let file = std::fs::File::options().write(true).open(&old.path).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        let removed = cache.trim(info.bytes - 1).unwrap();
+        assert_eq!((removed.actions, removed.traces), (1, 1));
+        assert_eq!(cache.traces(action("b")).unwrap(), []);
+        assert_eq!(cache.clear().unwrap().traces, 2);
+        assert_eq!(cache.info().unwrap().traces, 0);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn cache_that_others_can_write_to_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let dir = tempfile::tempdir().unwrap();
+        let cache = ResultCache::new(dir.path());
+        cache.store(action("a"), &trace(1)).unwrap();
+        std::fs::set_permissions(cache.path(), PermissionsExt::from_mode(0o777)).unwrap();
+        let error = cache.traces(action("a")).unwrap_err();
+        assert!(error.to_string().contains("chmod go-w"), "{error}");
+    }
+}

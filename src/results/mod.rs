@@ -1,0 +1,16 @@
+//! Rank 2: results of processes that are known from earlier runs.
+//!
+//! A process is a function of the answers that its calls get: it has no clock, no chance and no files of its own. So a
+//! process that makes the calls of an earlier one, and gets the same answers, ends as that did, and its code need not
+//! run. A [`Trace`] has the calls of one process, with digests of their answers; a [`ResultCache`] keeps traces by
+//! [`Action`]. `engine/` makes the calls of a trace again, and runs the code from the first answer that differs.
+
+mod action;
+mod cache;
+mod statistics;
+mod trace;
+
+pub use self::action::Action;
+pub use self::cache::{ActionInfo, ResultCache, ResultCacheError, ResultsInfo, TraceInfo};
+pub use self::statistics::{Cached, Difference, Results, Statistics, WrongTrace};
+pub use self::trace::{Answer, Bytes, Call, Function, Known, Span, Trace, TraceBuilder};

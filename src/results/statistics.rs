@@ -1,0 +1,131 @@
+//! What a cache of results was used for.
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::cache::ResultCache;
+
+/// Most processes whose difference is kept.
+const DIFFERENCES_MAX: usize = 1000;
+
+/// A cache of results for the processes of a machine, and what it was used for.
+pub struct Results {
+    cache: ResultCache,
+    /// Runs every process, and compares it with the traces that it would have been answered from.
+    is_verified: bool,
+    statistics: Mutex<Statistics>,
+}
+
+/// Whether a process was answered from a cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cached {
+    /// Its code did not run.
+    Hit,
+    /// Its code ran, from the first call whose answer was another on.
+    Miss,
+}
+
+/// Why the code of a process ran.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Difference {
+    /// The program.
+    pub program: String,
+    /// The first call whose answer differs from the trace that agrees the longest; `None` if there was no trace with
+    /// these arguments.
+    pub call: Option<String>,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.call {
+            Some(call) => write!(f, "{}: {call}", self.program),
+            None => write!(f, "{}: it did not run with these arguments before", self.program),
+        }
+    }
+}
+
+/// A trace that is not what the program does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WrongTrace {
+    /// The program.
+    pub program: String,
+    /// The number of the first call that differs, from 0.
+    pub call: usize,
+}
+
+/// What the processes of a machine found in a cache of results.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Statistics {
+    /// Processes whose code did not run.
+    pub hits: u64,
+    /// Processes whose code ran.
+    pub misses: u64,
+    /// Real time that the code of `hits` took when it ran.
+    pub saved: Duration,
+    /// Why code ran: the first 1,000.
+    pub differences: Vec<Difference>,
+    /// Traces that are wrong, when they are verified.
+    pub wrong: Vec<WrongTrace>,
+    /// Why the cache could not be read or written.
+    pub error: Option<String>,
+}
+
+impl Results {
+    /// Processes are answered from `cache`, and those that are not are added to it.
+    pub fn new(cache: ResultCache) -> Self {
+        Self { cache, is_verified: false, statistics: Mutex::default() }
+    }
+
+    /// Every process runs, and is compared with the traces that it would have been answered from: see
+    /// [`Statistics::wrong`].
+    pub fn verifying(cache: ResultCache) -> Self {
+        Self { is_verified: true, ..Self::new(cache) }
+    }
+
+    /// The cache.
+    pub fn cache(&self) -> &ResultCache {
+        &self.cache
+    }
+
+    /// Whether every process runs.
+    pub fn is_verified(&self) -> bool {
+        self.is_verified
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Statistics> {
+        // Counts and lists are complete at any time.
+        self.statistics.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the cache was used for so far.
+    pub fn statistics(&self) -> Statistics {
+        self.lock().clone()
+    }
+
+    /// A process whose code took `took` when it ran was answered from the cache.
+    pub fn note_hit(&self, took: Duration) {
+        let mut statistics = self.lock();
+        statistics.hits += 1;
+        statistics.saved += took;
+    }
+
+    /// The code of a process ran, because of `difference`.
+    pub fn note_miss(&self, difference: Difference) {
+        let mut statistics = self.lock();
+        statistics.misses += 1;
+        if statistics.differences.len() < DIFFERENCES_MAX {
+            statistics.differences.push(difference);
+        }
+    }
+
+    /// The trace of a process is wrong.
+    pub fn note_wrong(&self, wrong: WrongTrace) {
+        self.lock().wrong.push(wrong);
+    }
+
+    /// The cache cannot be used: `error`. The first one is kept.
+    pub fn note_error(&self, error: impl fmt::Display) {
+        self.lock().error.get_or_insert_with(|| error.to_string());
+    }
+}

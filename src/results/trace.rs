@@ -1,0 +1,335 @@
+//! The calls of one process.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::time::Duration;
+
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::base::digest::{Digest, DigestHasher};
+use std::hash::Hasher;
+
+/// Longest answer that a trace has byte by byte; of longer ones it has the digest.
+const SHORT_BYTES_MAX: usize = 48;
+
+/// Most bytes that the calls of a trace hand over and get, each.
+pub(super) const BYTES_MAX: u64 = 256 << 20;
+
+/// Most calls of a trace.
+const CALLS_MAX: usize = 4 << 20;
+
+/// Charge for a call, besides its bytes.
+const CALL_BYTES: u64 = 64;
+
+/// A function that processes import.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct Function {
+    /// The import module.
+    pub module: Box<str>,
+    /// Its name there.
+    pub name: Box<str>,
+}
+
+/// Bytes, serialized as such.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Bytes(pub Vec<u8>);
+
+impl fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.0.escape_ascii())
+    }
+}
+
+impl Serialize for Bytes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OfBytes;
+        impl<'de> Visitor<'de> for OfBytes {
+            type Value = Bytes;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("bytes")
+            }
+
+            fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Bytes, E> {
+                Ok(Bytes(bytes.to_vec()))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut bytes: A) -> Result<Bytes, A::Error> {
+                let mut all = Vec::new();
+                while let Some(byte) = bytes.next_element()? {
+                    all.push(byte);
+                }
+                Ok(Bytes(all))
+            }
+        }
+        deserializer.deserialize_bytes(OfBytes)
+    }
+}
+
+/// Bytes at a place in the memory of a process.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Span {
+    /// The offset of the first byte.
+    pub at: u32,
+    /// The bytes.
+    pub bytes: Bytes,
+}
+
+/// One call.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Call {
+    /// The index of its function in [`Trace::functions`].
+    pub function: u16,
+    /// The size of the memory of the process, in bytes.
+    pub memory_bytes: u64,
+    /// Its arguments; 32-bit ones are extended by zeros.
+    pub args: Vec<u64>,
+    /// What it reads in the memory.
+    pub inputs: Vec<Span>,
+    /// The answer; `None` if the call ended the process.
+    pub answer: Option<Answer>,
+}
+
+/// The answer of a call.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Answer {
+    /// The number that it returns.
+    pub code: u32,
+    /// Where it wrote in the memory: offsets and lengths.
+    pub places: Vec<(u32, u32)>,
+    /// What it wrote there.
+    written: Written,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+enum Written {
+    Short(Bytes),
+    Digest([u8; Digest::BYTES]),
+}
+
+/// The answer of a call, as it was given.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Known {
+    /// The number that it returns.
+    pub code: u32,
+    /// What it wrote in the memory.
+    pub outputs: Vec<Span>,
+}
+
+impl Known {
+    /// Bytes that it wrote.
+    pub fn bytes(&self) -> u64 {
+        self.outputs.iter().map(|span| span.bytes.0.len() as u64).sum()
+    }
+
+    /// What a trace has of it.
+    pub fn to_answer(&self) -> Answer {
+        let place = |span: &Span| (span.at, span.bytes.0.len() as u32);
+        let places = self.outputs.iter().map(place).collect();
+        let written = if self.bytes() <= SHORT_BYTES_MAX as u64 {
+            let mut bytes = Vec::with_capacity(SHORT_BYTES_MAX);
+            for span in &self.outputs {
+                bytes.extend_from_slice(&span.bytes.0);
+            }
+            Written::Short(Bytes(bytes))
+        } else {
+            let mut hasher = DigestHasher::default();
+            for span in &self.outputs {
+                hasher.write(&span.bytes.0);
+            }
+            Written::Digest(*hasher.digest().as_bytes())
+        };
+        Answer { code: self.code, places, written }
+    }
+}
+
+/// The calls of one process that exited by itself.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Trace {
+    /// Its arguments, for people.
+    pub command: Vec<String>,
+    /// The functions that it called.
+    pub functions: Vec<Function>,
+    /// Its calls, in order. The last one exits, or its main function returned afterwards.
+    pub calls: Vec<Call>,
+    /// Real time that it took to run, in microseconds.
+    pub took_us: u64,
+}
+
+impl Trace {
+    /// Real time that it took to run.
+    pub fn took(&self) -> Duration {
+        Duration::from_micros(self.took_us)
+    }
+
+    /// The function of `call`; `None` if the trace is damaged.
+    pub fn function(&self, call: &Call) -> Option<&Function> {
+        self.functions.get(usize::from(call.function))
+    }
+
+    /// The index of the first call of `run`, made anew, that is not as here although all answers before it were the
+    /// same: `run` and this trace cannot both be of the same program.
+    pub fn contradicted_by(&self, run: &Self) -> Option<usize> {
+        for (index, (known, made)) in self.calls.iter().zip(&run.calls).enumerate() {
+            let is_same = self.function(known) == run.function(made)
+                && (known.memory_bytes, &known.args) == (made.memory_bytes, &made.args)
+                && known.inputs == made.inputs
+                && known.answer.is_some() == made.answer.is_some();
+            if !is_same {
+                return Some(index);
+            }
+            if known.answer != made.answer {
+                return None;
+            }
+        }
+        let (known, made) = (self.calls.len(), run.calls.len());
+        (known != made).then_some(known.min(made))
+    }
+}
+
+/// Takes down the calls of a process as it makes them.
+#[derive(Default)]
+pub struct TraceBuilder {
+    functions: Vec<Function>,
+    numbers: HashMap<Function, u16>,
+    calls: Vec<Call>,
+    /// Bytes that calls handed over, and got.
+    bytes: [u64; 2],
+    is_abandoned: bool,
+}
+
+impl TraceBuilder {
+    /// Goes on after the first `count` calls of `trace`, whose answers were `known`.
+    pub fn after(trace: &Trace, count: usize, known: &[Known]) -> Self {
+        let numbers = trace.functions.iter().cloned().zip(0..).collect();
+        let mut builder = Self { functions: trace.functions.clone(), numbers, ..Self::default() };
+        for (call, known) in trace.calls.iter().take(count).zip(known) {
+            let call = Call { answer: None, ..call.clone() };
+            builder.push_call(call, Some(known));
+        }
+        builder
+    }
+
+    /// Adds a call of `function` with its answer; `None` if it ends the process.
+    pub fn push(
+        &mut self,
+        function: &Function,
+        memory_bytes: u64,
+        args: &[u64],
+        inputs: Vec<Span>,
+        answer: Option<&Known>,
+    ) {
+        if self.is_abandoned {
+            return;
+        }
+        let function = match self.numbers.get(function) {
+            Some(number) => *number,
+            None => {
+                let number = self.functions.len() as u16;
+                self.functions.push(function.clone());
+                self.numbers.insert(function.clone(), number);
+                number
+            }
+        };
+        let args = args.to_vec();
+        self.push_call(Call { function, memory_bytes, args, inputs, answer: None }, answer);
+    }
+
+    fn push_call(&mut self, call: Call, answer: Option<&Known>) {
+        let handed: usize = call.inputs.iter().map(|span| span.bytes.0.len()).sum();
+        self.bytes[0] += handed as u64 + CALL_BYTES;
+        self.bytes[1] += answer.map_or(0, Known::bytes);
+        if self.calls.len() == CALLS_MAX || self.bytes.iter().any(|bytes| *bytes > BYTES_MAX) {
+            self.abandon();
+            return;
+        }
+        self.calls.push(Call { answer: answer.map(Known::to_answer), ..call });
+    }
+
+    /// The process cannot be known from its calls.
+    pub fn abandon(&mut self) {
+        self.is_abandoned = true;
+        self.calls = Vec::new();
+    }
+
+    /// The trace of a process with the arguments `command` that exited after it had run for `took`; `None` if it was
+    /// abandoned.
+    pub fn finish(self, command: &[Vec<u8>], took: Duration) -> Option<Trace> {
+        let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let command = command.iter().map(|arg| String::from_utf8_lossy(arg).into_owned()).collect();
+        let Self { functions, calls, is_abandoned, .. } = self;
+        (!is_abandoned).then_some(Trace { command, functions, calls, took_us })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn function(name: &str) -> Function {
+        Function { module: "m".into(), name: name.into() }
+    }
+
+    fn known(code: u32, bytes: &[u8]) -> Known {
+        let span = Span { at: 8, bytes: Bytes(bytes.to_vec()) };
+        Known { code, outputs: vec![span] }
+    }
+
+    fn trace(calls: &[(&str, u64, &Known)]) -> Trace {
+        let mut builder = TraceBuilder::default();
+        for (name, arg, known) in calls {
+            builder.push(&function(name), 65536, &[*arg], Vec::new(), Some(known));
+        }
+        builder.finish(&[], Duration::ZERO).unwrap()
+    }
+
+    #[test]
+    fn answers_are_equal_if_their_bytes_and_places_are() {
+        for len in [0, 1, SHORT_BYTES_MAX, SHORT_BYTES_MAX + 1, 100_000] {
+            let (a, mut b) = (known(0, &vec![1; len]), known(0, &vec![1; len]));
+            assert_eq!(a.to_answer(), b.to_answer(), "{len}");
+            b.outputs[0].at = 9;
+            assert_ne!(a.to_answer(), b.to_answer(), "{len}");
+            let mut b = known(0, &vec![1; len]);
+            if let Some(last) = b.outputs[0].bytes.0.last_mut() {
+                *last = 2;
+                assert_ne!(a.to_answer(), b.to_answer(), "{len}");
+            }
+        }
+    }
+
+    #[test]
+    fn traces_round_trip() {
+        let trace = trace(&[("a", 1, &known(0, b"x")), ("b", 2, &known(28, &[7; 1000]))]);
+        let bytes = postcard::to_allocvec(&trace).unwrap();
+        assert_eq!(postcard::from_bytes::<Trace>(&bytes).unwrap(), trace);
+    }
+
+    #[test]
+    fn other_call_after_equal_answers_contradicts_a_trace() {
+        let (same, other) = (known(0, b"x"), known(0, b"y"));
+        let first = trace(&[("a", 1, &same), ("b", 2, &same)]);
+        assert_eq!(first.contradicted_by(&first), None);
+        assert_eq!(first.contradicted_by(&trace(&[("a", 1, &same), ("b", 3, &same)])), Some(1));
+        assert_eq!(first.contradicted_by(&trace(&[("a", 1, &same), ("c", 2, &same)])), Some(1));
+        assert_eq!(first.contradicted_by(&trace(&[("a", 1, &other), ("c", 2, &same)])), None);
+        assert_eq!(first.contradicted_by(&trace(&[("a", 1, &same)])), Some(1));
+    }
+
+    #[test]
+    fn process_that_hands_over_too_much_is_abandoned() {
+        let mut builder = TraceBuilder::default();
+        for _ in 0..5 {
+            let span = Span { at: 0, bytes: Bytes(vec![0; 64 << 20]) };
+            builder.push(&function("w"), 65536, &[], vec![span], Some(&known(0, b"")));
+        }
+        assert!(builder.finish(&[], Duration::ZERO).is_none());
+    }
+}
