@@ -77,7 +77,7 @@ pub use kernel::machine::limits::{Limit, Limits};
 pub use kernel::machine::{ClockConfig, Machine, MachineBuilder, MachineError, WORKTREE};
 pub use kernel::vfs::{HostDir, Layer, Mtimes, Overlay, Source, VfsLimits};
 pub use process::{Command, ExitStatus, Output};
-pub use store::{Cas, Removed, StoreError};
+pub use store::{Cas, FileDigests, Removed, StoreError};
 pub use testbench::{Testbench, TestbenchSession};
 pub use toolchain::{
     Code, Described, InstallError, InstalledToolchains, Manifest, ManifestError, Problem,

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use super::follower::Follower;
 use crate::kernel::guest::Range;
-use crate::results::{Bytes, Function, Known, Span, Trace, TraceBuilder};
+use crate::results::{Action, Bytes, Function, Known, Span, Trace, TraceBuilder};
 
 /// What a call read and wrote in the memory of its process.
 #[derive(Default)]
@@ -61,14 +61,29 @@ enum Way {
         builder: TraceBuilder,
         /// The answers to give first, from calls that were made already.
         given: VecDeque<Known>,
+        /// How many were given.
+        given_count: usize,
     },
     Following(Box<Follower>),
 }
 
+/// The program makes other calls than the trace that was followed.
+#[derive(thiserror::Error)]
+#[error(
+    "its results in the cache are not its own: remove them with `belljar cache results clear`, and run it again"
+)]
+pub struct NotOfTrace;
+
+crate::base::readable::readable!(NotOfTrace);
+
 impl Default for Calls {
     /// The calls of a process that runs from its beginning.
     fn default() -> Self {
-        Self::new(Way::TakenDown { builder: TraceBuilder::default(), given: VecDeque::new() })
+        Self::new(Way::TakenDown {
+            builder: TraceBuilder::default(),
+            given: VecDeque::new(),
+            given_count: 0,
+        })
     }
 }
 
@@ -85,7 +100,7 @@ impl Calls {
     /// The calls of a process that runs because an answer differed from those of the traces that `follower` followed.
     pub fn after(follower: Follower) -> Self {
         let (builder, given) = follower.into_beginning();
-        Self::new(Way::TakenDown { builder, given: given.into() })
+        Self::new(Way::TakenDown { builder, given: given.into(), given_count: 0 })
     }
 
     /// Ends following; `None` if it did not follow.
@@ -96,13 +111,12 @@ impl Calls {
         }
     }
 
-    /// The trace of a process with the arguments `command` that exited after `took`; `None` if it cannot be known from its
-    /// calls.
-    pub fn into_trace(self, command: &[Vec<u8>], took: Duration) -> Option<Trace> {
+    /// As [`TraceBuilder::finish`]; `None` also if it followed a trace.
+    pub fn into_trace(self, action: Action, command: &[Vec<u8>], took: Duration) -> Option<Trace> {
         match self.way {
             // Answers that were not asked for again: the program is not the one of the trace.
             Way::TakenDown { given, .. } if !given.is_empty() => None,
-            Way::TakenDown { builder, .. } => builder.finish(command, took),
+            Way::TakenDown { builder, .. } => builder.finish(action, command, took),
             Way::Following(_) => None,
         }
     }
@@ -120,10 +134,17 @@ impl Calls {
     }
 
     /// The answer that the call was given when it was made already.
-    pub(super) fn given(&mut self) -> Option<Known> {
-        match &mut self.way {
-            Way::TakenDown { given, .. } => given.pop_front(),
-            Way::Following(_) => None,
+    ///
+    /// # Errors
+    /// [`NotOfTrace`] if it is not that call.
+    pub(super) fn given(&mut self) -> Result<Option<Known>, NotOfTrace> {
+        let Way::TakenDown { builder, given, given_count } = &mut self.way else { return Ok(None) };
+        let Some(known) = given.pop_front() else { return Ok(None) };
+        let (index, current) = (*given_count, self.current.take());
+        *given_count += 1;
+        match current {
+            Some((function, args)) if builder.has(index, &function, &args) => Ok(Some(known)),
+            _ => Err(NotOfTrace),
         }
     }
 

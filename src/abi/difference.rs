@@ -14,8 +14,10 @@ pub(super) fn difference(trace: &Trace, made: &[Known]) -> String {
     let noent = u32::from(Errno::Noent.code());
     let subject = subject(trace, made, &function.name, call);
     let what = match (&*function.name, before, now.code) {
-        (_, 0, code) if code == noent && subject.is_some() => "it is not there any more",
-        (_, code, 0) if code == noent && subject.is_some() => "it is there now",
+        (_, _, now) if now == noent && before != now && subject.is_some() => {
+            "it is not there any more"
+        }
+        (_, _, now) if before == noent && now != before && subject.is_some() => "it is there now",
         ("fd_read" | "fd_pread", ..) => "it has other content",
         ("fd_readdir", ..) => "it has other entries",
         ("fd_filestat_get" | "path_filestat_get", ..) => "it has another size, time or number",

@@ -18,13 +18,15 @@ pub const NEXT: &str = "next";
 /// Most bytes of answers that are kept to be given again.
 const KEPT_BYTES_MAX: u64 = 256 << 20;
 
+type Source = Box<dyn Fn(&[Answer]) -> Option<Trace> + Send>;
+
 type Next = (i32, u64, u64, u64, u64, u64, u64, u64, u64, u64);
 
 /// Follows the traces of an action: as long as answers are as on one of them, its next call is the next call of the
 /// program, which is a function of these answers.
 pub struct Follower {
-    /// Further traces, from the last one on.
-    others: Box<dyn FnMut() -> Option<Trace> + Send>,
+    /// The trace that goes on after these answers; the first one after none.
+    source: Source,
     trace: Trace,
     /// The number of each function of the trace among the imports of the player.
     numbers: Vec<i32>,
@@ -40,27 +42,29 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Follows the traces that `traces` yields, if there is any; `number_of` numbers the imports of the player.
+    /// Follows the traces that `source` yields: the first one after no answers, if there is any, and others after the
+    /// answers that lead away from the one before. `number_of` numbers the imports of the player.
     pub fn new(
-        traces: impl FnMut() -> Option<Trace> + Send + 'static,
+        source: impl Fn(&[Answer]) -> Option<Trace> + Send + 'static,
         number_of: fn(&Function) -> Option<i32>,
     ) -> Option<Self> {
-        let mut others = Box::new(traces);
-        loop {
-            let trace = others()?;
-            let Some(numbers) = numbers_of(&trace, number_of) else { continue };
-            return Some(Self {
-                others,
-                trace,
-                numbers,
-                number_of,
-                made: Vec::new(),
-                made_bytes: 0,
-                answers: Vec::new(),
-                has_left: false,
-                has_ended: false,
-            });
-        }
+        let trace = source(&[])?;
+        Some(Self {
+            source: Box::new(source),
+            numbers: numbers_of(&trace, number_of)?,
+            trace,
+            number_of,
+            made: Vec::new(),
+            made_bytes: 0,
+            answers: Vec::new(),
+            has_left: false,
+            has_ended: false,
+        })
+    }
+
+    /// The answers so far, the last of which is on no trace.
+    pub fn answers(&self) -> &[Answer] {
+        &self.answers
     }
 
     /// The trace that it follows, or left last.
@@ -107,18 +111,17 @@ impl Follower {
 
     /// Goes on with another trace that has the same answers so far.
     fn change_trace(&mut self) -> bool {
-        while let Some(trace) = (self.others)() {
-            let goes_on = trace.calls.len() > self.answers.len();
-            let mut pairs = trace.calls.iter().zip(&self.answers);
-            if goes_on
-                && pairs.all(|(call, answer)| call.answer.as_ref() == Some(answer))
-                && let Some(numbers) = numbers_of(&trace, self.number_of)
-            {
+        let Some(trace) = (self.source)(&self.answers) else { return false };
+        let goes_on = trace.calls.len() > self.answers.len();
+        let mut pairs = trace.calls.iter().zip(&self.answers);
+        let is_same = pairs.all(|(call, answer)| call.answer.as_ref() == Some(answer));
+        match numbers_of(&trace, self.number_of) {
+            Some(numbers) if goes_on && is_same => {
                 (self.trace, self.numbers) = (trace, numbers);
-                return true;
+                true
             }
+            _ => false,
         }
-        false
     }
 }
 

@@ -22,10 +22,11 @@ use crate::kernel::guest::{Fault, Guest};
 use crate::kernel::machine::limits::{Limit, Stop};
 use crate::kernel::machine::memory::Charge;
 use crate::kernel::process::programs::uncounted_time;
-use crate::results::Function;
+use crate::results::{Function, Span};
 use binding::Binding;
 pub use binding::Signature;
 pub use calls::Calls;
+use calls::NotOfTrace;
 pub use follower::{ARGS_MAX, Follower, MODULE as PLAYER_MODULE, NEXT};
 use large_stack::LargeStack;
 use memory::GuestMemory;
@@ -237,7 +238,7 @@ fn call(
 ) -> wasmtime::Result<i32> {
     look_up_memory(&mut caller);
     if caller.data().calls.is_some()
-        && let Some(code) = given(&mut caller)
+        && let Some(code) = given(&mut caller)?
     {
         return Ok(code);
     }
@@ -259,7 +260,7 @@ fn number(
     body: impl FnOnce(&mut Guest) -> u32,
 ) -> wasmtime::Result<u32> {
     if caller.data().calls.is_some()
-        && let Some(code) = given(&mut caller)
+        && let Some(code) = given(&mut caller)?
     {
         return Ok(code.cast_unsigned());
     }
@@ -282,7 +283,7 @@ async fn call_waiting(
 ) -> wasmtime::Result<i32> {
     look_up_memory(&mut caller);
     if caller.data().calls.is_some()
-        && let Some(code) = given(&mut caller)
+        && let Some(code) = given(&mut caller)?
     {
         return Ok(code);
     }
@@ -306,23 +307,25 @@ async fn call_waiting(
 }
 
 /// The answer of a call that was made already, before the code of the program ran: writes it to the memory.
+///
+/// # Errors
+/// [`NotOfTrace`].
 #[cold]
-fn given(caller: &mut Caller<'_, Process>) -> Option<i32> {
-    let calls = caller.data_mut().calls.as_mut()?;
-    let Some(known) = calls.given() else {
+fn given(caller: &mut Caller<'_, Process>) -> wasmtime::Result<Option<i32>> {
+    let Some(calls) = &mut caller.data_mut().calls else { return Ok(None) };
+    let Some(known) = calls.given().map_err(wasmtime::Error::new)? else {
         calls.begin_attempt();
-        return None;
+        return Ok(None);
     };
     if let Some(memory) = caller.data().memory {
         let data = memory.data_mut(caller);
-        for span in &known.outputs {
-            let place =
-                data.get_mut(span.at as usize..).and_then(|it| it.get_mut(..span.bytes.0.len()));
-            // The program has the size of memory that it had when it got this answer.
-            place?.copy_from_slice(&span.bytes.0);
+        for Span { at, bytes } in &known.outputs {
+            let place = data.get_mut(*at as usize..).and_then(|data| data.get_mut(..bytes.0.len()));
+            let place = place.ok_or_else(|| wasmtime::Error::new(NotOfTrace))?;
+            place.copy_from_slice(&bytes.0);
         }
     }
-    Some(known.code.cast_signed())
+    Ok(Some(known.code.cast_signed()))
 }
 
 /// Takes down the call that returned `code`, or ended the process.

@@ -60,7 +60,7 @@ pub fn find(
     if let Resolved::Described(script @ Described { code: Code::Script, .. }) = resolved {
         return Ok((Found::Shell, Start::of(script)?));
     }
-    let module = resolved.module();
+    let module = resolved.module_known(setup::file_digests(args)?.as_ref());
     let module = module.map_err(|error| hints::module_not_found(error, named.as_ref()))?;
     let start = match resolved {
         Resolved::Described(described) => Start::of(described)?,

@@ -72,6 +72,7 @@ fn call(call: &CallArgs) -> Result<u8> {
         host,
         &LoadedPrograms::default(),
         setup::toolchains_of_run(args)?,
+        None,
     )?;
     let trace_failure = Failure::default();
     machine.set_trace(run::trace(args, &trace_failure)?);

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::exit;
 use super::loaded::LoadedPrograms;
-use super::results::ResultsReport;
+use super::results::{Loads, ResultsReport};
 use crate::kernel::process::TrappedProcess;
 use crate::{ExitStatus, Limit, Machine, Outcome};
 
@@ -111,6 +111,13 @@ impl Report {
         self.limits_hit = machine.limits_hit().into_iter().map(Limit::name).collect();
         self.virtual_time_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         self.upper_bytes = machine.vfs().upper_bytes();
+    }
+
+    /// Notes how the program was loaded, if it was.
+    pub fn loaded(&mut self, loads: &Loads) {
+        if let Some(load) = loads.get() {
+            (self.cache_hit, self.unknown_imports) = (load.is_cached, load.unknown_imports.clone());
+        }
     }
 
     /// Notes what was found in the results of earlier runs.

@@ -1,10 +1,13 @@
 //! `--cache-results`, and `belljar cache results`.
 
-use std::sync::Arc;
+use std::ffi::OsString;
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use bytesize::ByteSize;
+use indexmap::IndexMap;
+use memchr::memmem;
 use serde::Serialize;
 use serde_json::json;
 
@@ -12,9 +15,16 @@ use super::args::groups::ResultArgs;
 use super::args::installation::ResultsAction;
 use super::exit::Usage;
 use super::home::cache_dir;
+use super::options;
 use super::report::ms;
 use super::text::{count, printable};
-use crate::results::{Action, ActionInfo, ResultCache, Results, ResultsInfo, Trace};
+use crate::Program;
+use crate::base::digest::Digest;
+use crate::results::{ResultCache, Results, ResultsInfo, Trace, TraceInfo};
+use crate::tape::Redaction;
+
+/// Digits of an action that are shown.
+const SHORT: usize = 12;
 
 /// What the processes of a run found in the cache of results.
 #[derive(Serialize, Debug)]
@@ -25,6 +35,8 @@ pub struct ResultsReport {
     pub misses: u64,
     /// Real time that the code of the hits took when it ran.
     pub saved_ms: f64,
+    /// Processes whose results were not kept, because they hold secrets.
+    pub withheld: u64,
     /// Why code ran, for the first 1,000 processes.
     pub differences: Vec<DifferenceReport>,
     /// Why the cache was not used.
@@ -40,6 +52,57 @@ pub struct DifferenceReport {
     pub difference: Option<String>,
 }
 
+/// How the first program of a run was loaded, once it is.
+#[derive(Clone, Default)]
+pub struct Loads(Arc<OnceLock<Load>>);
+
+/// How a program was loaded.
+pub struct Load {
+    /// Its compiled code came from the cache.
+    pub is_cached: bool,
+    /// Functions that it imports and belljar does not define.
+    pub unknown_imports: Vec<String>,
+}
+
+impl Loads {
+    /// Notes that `program` was loaded, `is_cached` if its code came from the cache.
+    pub fn note(&self, program: &Program, is_cached: bool) {
+        let unknown_imports = program.unknown_imports().to_vec();
+        self.0.get_or_init(|| Load { is_cached, unknown_imports });
+    }
+
+    /// How it was loaded; `None` if it was not.
+    pub fn get(&self) -> Option<&Load> {
+        self.0.get()
+    }
+}
+
+/// What results must not hold to be kept.
+struct Secrets {
+    redaction: Redaction,
+    /// Values of variables with names such as `API_KEY`.
+    values: Vec<Vec<u8>>,
+}
+
+impl Secrets {
+    fn of(env: &[(OsString, OsString)]) -> Self {
+        let redaction = Redaction::default();
+        let is_secret = |(key, value): &&(OsString, OsString)| {
+            let variable = format!("{}={}", key.to_string_lossy(), value.to_string_lossy());
+            redaction.redact_variable(&variable) != variable
+        };
+        let secret = env.iter().filter(is_secret);
+        let values = secret.map(|(_, value)| value.as_encoded_bytes().to_vec());
+        let values = values.filter(|value| !value.is_empty()).collect();
+        Self { redaction, values }
+    }
+
+    fn are_in(&self, text: &[u8]) -> bool {
+        let has = |value: &Vec<u8>| memmem::find(text, value).is_some();
+        self.values.iter().any(has) || self.redaction.find(text).is_some()
+    }
+}
+
 /// The cache of results of one run.
 pub struct Caching {
     results: Arc<Results>,
@@ -48,15 +111,22 @@ pub struct Caching {
 }
 
 impl Caching {
-    /// The cache that `args` ask for, if they do; `not_used` says why the run cannot use it.
+    /// The cache that `args` ask for, if they do, for programs with the variables `env`; `not_used` says why the run cannot use it.
     ///
     /// # Errors
-    /// The directory of the cache is not known.
-    pub fn of_args(args: &ResultArgs, not_used: Option<&'static str>) -> Result<Option<Self>> {
+    /// The directory of the cache is not known; a variable has no name.
+    pub fn of_args(
+        args: &ResultArgs,
+        env: &[OsString],
+        not_used: Option<&'static str>,
+    ) -> Result<Option<Self>> {
         if !args.cache_results {
             return Ok(None);
         }
-        let results = Arc::new(Results::new(cache()?));
+        let env = options::environment(env)?;
+        let redaction = LazyLock::new(move || Secrets::of(&env));
+        let is_secret = move |text: &[u8]| redaction.are_in(text);
+        let results = Arc::new(Results::new(cache()?).without_secrets(is_secret));
         Ok(Some(Self { results, not_used, explains: args.explain }))
     }
 
@@ -74,6 +144,10 @@ impl Caching {
         if let Some(error) = statistics.error.filter(|_| !quiet) {
             note!("belljar: warning: the cache of results cannot be used: {}", printable(&error));
         }
+        if statistics.withheld > 0 && !quiet {
+            let processes = processes(statistics.withheld);
+            note!("belljar: note: results of {processes} are not kept, because they hold secrets");
+        }
         if self.explains {
             for difference in &statistics.differences {
                 note!("belljar: ran {}", printable(&difference.to_string()));
@@ -81,7 +155,7 @@ impl Caching {
             let saved = Duration::from_millis(statistics.saved.as_millis() as u64);
             note!(
                 "belljar: {} answered from the cache, {} ran; {saved:?} saved",
-                count(statistics.hits as usize, "process"),
+                processes(statistics.hits),
                 statistics.misses,
             );
         }
@@ -93,10 +167,15 @@ impl Caching {
             hits: statistics.hits,
             misses: statistics.misses,
             saved_ms: ms(statistics.saved),
+            withheld: statistics.withheld,
             differences: differences.collect(),
             not_used: self.not_used,
         }
     }
+}
+
+fn processes(number: u64) -> String {
+    format!("{number} process{}", if number == 1 { "" } else { "es" })
 }
 
 /// The cache of results of this user.
@@ -121,44 +200,50 @@ pub fn run(action: &ResultsAction) -> Result<u8> {
 
 fn told(verb: &str, info: &ResultsInfo, json: bool) {
     if json {
-        let path = info.path.to_string_lossy();
-        let (actions, traces, bytes) = (info.actions, info.traces, info.bytes);
-        say!("{}", json!({ "path": path, "actions": actions, "traces": traces, "bytes": bytes }));
+        let (path, traces, bytes) = (info.path.to_string_lossy(), info.traces, info.bytes);
+        say!("{}", json!({ "path": path, "traces": traces, "bytes": bytes }));
         return;
     }
-    let (actions, traces) =
-        (count(info.actions as usize, "action"), count(info.traces as usize, "trace"));
-    let bytes = ByteSize(info.bytes).display().iec();
-    say!("{verb} {actions}, {traces}, {bytes}, in {}", info.path.display());
+    let (traces, bytes) =
+        (count(info.traces as usize, "trace"), ByteSize(info.bytes).display().iec());
+    say!("{verb} {traces}, {bytes}, in {}", info.path.display());
 }
 
-/// The arguments of an action, from its last trace.
-fn command(trace: Option<&Trace>) -> Vec<String> {
-    trace.map_or_else(Vec::new, |trace| trace.command.clone())
+/// The traces of one action.
+struct OfAction {
+    last: Trace,
+    used_at: SystemTime,
+    traces: usize,
+    bytes: u64,
 }
 
+/// Lists the actions, the last one used first.
 fn list(cache: &ResultCache, json: bool) -> Result<()> {
-    let mut actions = cache.actions()?;
-    actions.retain(|action| !action.traces.is_empty());
-    actions.sort_by_key(|action| std::cmp::Reverse(action.traces[0].used_at));
-    for ActionInfo { action, traces } in actions {
-        let Some(last) = cache.read(&traces[0]) else { continue };
-        let (digest, bytes) = (action.digest(), traces.iter().map(|it| it.bytes).sum::<u64>());
-        let command = command(Some(&last));
+    let mut actions: IndexMap<Digest, OfAction> = IndexMap::new();
+    for info in cache.all()? {
+        let Some(trace) = cache.read(&info) else { continue };
+        let action = actions.entry(trace.action).or_insert_with(|| OfAction {
+            last: trace,
+            used_at: info.used_at,
+            traces: 0,
+            bytes: 0,
+        });
+        action.traces += 1;
+        action.bytes += info.bytes;
+    }
+    for (digest, OfAction { last, used_at, traces, bytes }) in actions {
         if json {
             say!(
                 "{}",
                 json!({
-                    "action": digest, "command": command, "traces": traces.len(), "bytes": bytes,
-                    "used_at_unix_s": unix_s(traces[0].used_at), "took_ms": ms(last.took()),
+                    "action": digest, "command": last.command, "traces": traces, "bytes": bytes,
+                    "used_at_unix_s": unix_s(used_at), "took_ms": ms(last.took()),
                 })
             );
         } else {
-            let size = ByteSize(bytes).display().iec();
-            let short = &digest.to_string()[..12];
-            let took = last.took().as_secs_f64();
-            let command = printable(&command.join(" "));
-            say!("{short}  {size:>10}  {took:>8.3} s  {command}");
+            let (size, short) = (ByteSize(bytes).display().iec(), &digest.to_string()[..SHORT]);
+            let (took, command) = (last.took().as_secs_f64(), printable(&last.command.join(" ")));
+            say!("{short}  {size:>10}  {traces:>4}  {took:>8.3} s  {command}");
         }
     }
     Ok(())
@@ -170,19 +255,19 @@ fn unix_s(time: SystemTime) -> u64 {
 
 /// Shows the calls of the traces of the action whose digest begins with `begin`.
 fn show(cache: &ResultCache, begin: &str, json: bool) -> Result<()> {
-    let actions = cache.actions()?;
-    let is_meant = |it: &&ActionInfo| it.action.digest().to_string().starts_with(begin);
-    let found: Vec<Action> = actions.iter().filter(is_meant).map(|it| it.action).collect();
-    let [action] = found[..] else {
-        let how_many = if found.is_empty() { "no action" } else { "more than one action" };
+    let is_meant = |trace: &Trace| trace.action.to_string().starts_with(begin);
+    let read = |info: TraceInfo| cache.read(&info).filter(is_meant).map(|trace| (info, trace));
+    let traces: Vec<_> = cache.all()?.into_iter().filter_map(read).collect();
+    let is_one = traces.windows(2).all(|pair| pair[0].1.action == pair[1].1.action);
+    if traces.is_empty() || !is_one {
+        let how_many = if is_one { "no action" } else { "more than one action" };
         let message = format!(
             "{how_many} of the cache begins with {}: `belljar cache results list` lists them",
             printable(begin)
         );
         return Err(Usage(message).into());
-    };
-    for info in cache.traces(action)? {
-        let Some(trace) = cache.read(&info) else { continue };
+    }
+    for (info, trace) in traces {
         let name = info.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if json {
             let calls: Vec<_> = trace.calls.iter().map(|call| call_json(&trace, call)).collect();

@@ -19,15 +19,17 @@ use super::record::Recording;
 use super::recover::before_opening;
 use super::replaceable::{Written, expect_apart};
 use super::report::{Change, Report, Status, ms, raised_with};
-use super::results::Caching;
+use super::results::{Caching, Loads};
 use super::sink::{self, Failure, Opened, Stdout, Watched, WriteOnce};
 use super::started_natives::StartedNatives;
 use super::{changes, ending, exit, hints, host, mounts, setup};
 use crate::base::ambient;
+use crate::engine::LateProgram;
 use crate::native::{NativeChildren, NativeCommand, NativeError, ProfileError, SandboxProfile};
+use crate::results::Results;
 use crate::{
     Command, Engine, ExitStatus, Machine, Module, Outcome, OutputStream, Overlay, Preopen, Program,
-    Stdio,
+    ProgramError, Stdio,
 };
 
 /// Runs a program, and writes the report however that ends.
@@ -115,16 +117,17 @@ fn perform(
     let host = host::of_args(args)?;
     let handle = host.handle();
     let (tape, natives) = (recording.as_ref(), children.as_ref());
+    let caching = Caching::of_args(&args.results, &args.env, not_cached(args, record))?;
+    let results = caching.as_ref().and_then(Caching::results);
     let (mut machine, preopens) =
-        setup::machine(args, tape, natives, host, &report.tiers, toolchains)?;
+        setup::machine(args, tape, natives, host, &report.tiers, toolchains, results.as_ref())?;
     machine.set_trace(trace);
-    let caching = Caching::of_args(&args.results, not_cached(args, record))?;
-    machine.set_results(caching.as_ref().and_then(Caching::results));
     let stdio = stdio(args, stdout, &report.program, report_to)?;
 
+    let loads = Loads::default();
     let mut command = match &module {
         None => native.unwrap_or_else(Command::sh),
-        Some(module) => of_module(args, &engine, module, report)?,
+        Some(module) => of_module(args, &engine, module, report, results.as_deref(), &loads)?,
     };
     if let (Some(recording), Some(module)) = (&recording, &module) {
         recording.embed(module)?;
@@ -139,6 +142,7 @@ fn perform(
     drop(running);
     let elapsed = machine.elapsed();
     report.spent(&machine, elapsed);
+    report.loaded(&loads);
     caching.iter().for_each(|caching| report.answered(caching.tell(args.quiet)));
     let status = status.map_err(|error| hints::not_started(error, args))?;
     report.timings.run_ms = ms(ambient::elapsed_since(run_started));
@@ -206,18 +210,41 @@ fn note_misread_value(args: &RunArgs, program: &str) {
     }
 }
 
-/// The command that is `module`, compiled.
+/// The command that is `module`: compiled, or, if `results` know it, to be loaded when its code has to run. `loads` get
+/// what is loaded.
 fn of_module(
     args: &RunArgs,
     engine: &Engine,
     module: &Module,
     report: &mut Report,
+    results: Option<&Results>,
+    loads: &Loads,
 ) -> Result<Command> {
-    let (program, cache_hit) = load(args, engine, module)?;
-    report.tiers.note(&program);
-    report.program = program.name().into();
-    report.unknown_imports = program.unknown_imports().to_vec();
-    report.cache_hit = cache_hit;
+    let (compiler, unknown) = (setup::compiler(args)?, options::unknown_imports(args));
+    report.program = module.name().into();
+    let (tiers, noted) = (report.tiers.clone(), loads.clone());
+    let load = move |engine: &Engine, module: &Module| {
+        let cached = Program::from_cache(engine, module, unknown)?;
+        let is_cached = cached.is_some();
+        let program = match cached {
+            Some(program) => {
+                compiler.loaded(&program, module);
+                program
+            }
+            None => compiler.compile(engine, module, unknown)?,
+        };
+        tiers.note(&program);
+        noted.note(&program, is_cached);
+        Ok(program)
+    };
+    if results.is_some_and(|results| results.cache().knows(module.digest())) {
+        let (on, of) = (engine.clone(), module.clone());
+        let late = LateProgram::new(engine, module, move || load(&on, &of));
+        return Ok(Command::late(&late));
+    }
+    let program: Result<_, ProgramError> = load(engine, module);
+    let program = program?;
+    report.loaded(loads);
     Ok(Command::new(&program))
 }
 
@@ -359,16 +386,6 @@ pub fn trace(args: &RunArgs, failure: &Failure) -> Result<Option<Box<dyn Write +
             Some(Box::new(BufWriter::new(Watched::new(file, failure.clone()))))
         }
     })
-}
-
-/// The program, and whether its code came from the cache.
-fn load(args: &RunArgs, engine: &Engine, module: &Module) -> Result<(Program, bool)> {
-    let unknown = options::unknown_imports(args);
-    if let Some(program) = Program::from_cache(engine, module, unknown)? {
-        setup::compiler(args)?.loaded(&program, module);
-        return Ok((program, true));
-    }
-    Ok((setup::compiler(args)?.compile(engine, module, unknown)?, false))
 }
 
 /// Notes what made the run not hermetic, the host's clock or native programs, and how programs that were

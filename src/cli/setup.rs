@@ -21,6 +21,8 @@ use crate::host::SessionHost;
 use crate::kernel::process::programs::Programs;
 use crate::native::{NativeChildren, NativeError, NativePrograms};
 use crate::process::ShellImage;
+use crate::results::Results;
+use crate::store::FileDigests;
 use crate::{
     EngineConfig, InstalledToolchains, Machine, Preopen, Resolved, ToolchainPrograms, Toolchains,
 };
@@ -119,6 +121,11 @@ pub fn engine_config(args: &RunArgs) -> Result<EngineConfig> {
     })
 }
 
+/// What remembers the digests of large modules, unless the run uses no cache.
+pub fn file_digests(args: &RunArgs) -> Result<Option<FileDigests>> {
+    Ok(if args.no_cache { None } else { Some(FileDigests::new(&cache_dir()?)) })
+}
+
 /// The compiler of a run's modules.
 pub fn compiler(args: &RunArgs) -> Result<Compiler> {
     let EngineConfig { cache_dir, fuel, .. } = engine_config(args)?;
@@ -143,7 +150,7 @@ pub fn native_children(args: &RunArgs) -> Result<Option<Arc<NativeChildren>>> {
 }
 
 /// The machine, recorded by `recording`, and the preopens if they are not the whole namespace; `loaded` gets the
-/// modules that it loads; processes start the programs of `toolchains`.
+/// modules that it loads; processes start the programs of `toolchains`, and are answered from `results`.
 pub fn machine(
     args: &RunArgs,
     recording: Option<&Recording>,
@@ -151,6 +158,7 @@ pub fn machine(
     host: SessionHost,
     loaded: &LoadedPrograms,
     toolchains: Toolchains,
+    results: Option<&Arc<Results>>,
 ) -> Result<(Machine, Option<Vec<Preopen>>)> {
     let engine = EngineConfig { pool_slots: POOL_SLOTS, ..engine_config(args)? };
     let compiler = compiler(args)?;
@@ -158,7 +166,11 @@ pub fn machine(
         .unknown_imports(unknown_imports(args))
         .compiler(compiler.clone().shared())
         .on_load(compiler.loads(loaded))
+        .answered_from(results.cloned())
         .with(SHELL, ShellImage::maker());
+    if let Some(digests) = file_digests(args)? {
+        programs = programs.file_digests(digests);
+    }
     if let Some(recording) = recording.filter(|recording| recording.embeds()) {
         programs = programs.embed_in(recording.recorder());
     }
@@ -176,7 +188,9 @@ pub fn machine(
     if let Some(recording) = recording {
         builder = builder.tape(recording.recorder());
     }
-    let (machine, preopens) = mounts::mount(builder, &args.mounts, children.is_some(), args.quiet)?;
+    let (mut machine, preopens) =
+        mounts::mount(builder, &args.mounts, children.is_some(), args.quiet)?;
     machine.vfs().hide_temporaries(&journals_dir()?);
+    machine.set_results(results.cloned());
     Ok((machine, preopens))
 }

@@ -3,22 +3,59 @@
 //! A process that has traces first makes their calls, in a player. Where an answer is on none of them, the program runs:
 //! the calls that were made are not made again, it gets their answers. See [`crate::results`].
 
-use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::program::Program;
 use super::run::run_calling;
 use super::{Engine, player};
 use crate::abi::{Calls, Follower};
 use crate::base::ambient;
+use crate::base::digest::Digest;
 use crate::kernel::guest::Guest;
 use crate::kernel::machine::limits::Limit;
-use crate::kernel::process::outcome::Outcome;
+use crate::kernel::process::outcome::{Outcome, RunError};
 use crate::kernel::process::schedule::Ended;
-use crate::results::{Action, Difference, Results, Trace, TraceInfo, WrongTrace};
+use crate::results::{Action, Answer, Compared, Difference, Results, Trace, WrongTrace};
+
+/// A program whose code may not have to run.
+pub(super) trait Knowable {
+    /// The name for messages.
+    fn name(&self) -> &str;
+
+    /// The digest of the module.
+    fn digest(&self) -> Digest;
+
+    /// The engine that runs it.
+    fn engine(&self) -> &Engine;
+
+    /// Loads it.
+    ///
+    /// # Errors
+    /// It cannot be loaded.
+    fn load(&self) -> Result<Program, RunError>;
+}
+
+impl Knowable for Program {
+    fn name(&self) -> &str {
+        self.name()
+    }
+
+    fn digest(&self) -> Digest {
+        self.digest()
+    }
+
+    fn engine(&self) -> &Engine {
+        self.engine()
+    }
+
+    fn load(&self) -> Result<Program, RunError> {
+        Ok(self.clone())
+    }
+}
 
 /// The results that `guest`, a process of `program`, may be answered from, and is added to.
-pub(super) fn results_for(program: &Program, guest: &Guest) -> Option<Arc<Results>> {
+pub(super) fn results_for(program: &impl Knowable, guest: &Guest) -> Option<Arc<Results>> {
     let machine = guest.machine();
     // A recorded or traced run runs, and fuel is counted by running.
     let runs = machine.tape.is_some() || guest.is_traced() || program.engine().config().fuel;
@@ -26,18 +63,18 @@ pub(super) fn results_for(program: &Program, guest: &Guest) -> Option<Arc<Result
 }
 
 /// Runs `program` as `guest`, as far as its results are not known.
-pub(super) async fn process(results: &Arc<Results>, program: &Program, guest: Guest) -> Ended {
+pub(super) async fn process(
+    results: &Arc<Results>,
+    program: &impl Knowable,
+    guest: Guest,
+) -> Ended {
     let machine = guest.machine();
     let (version, memory) = (machine.kernel_version(), machine.limits().memory_bytes_max);
     let action = Action::new(program.digest(), guest.args(), version, memory);
-    let infos = results.cache().traces(action).unwrap_or_else(|error| {
-        results.note_error(error);
-        Vec::new()
-    });
     if results.is_verified() {
-        return verified(results, action, &infos, program, guest).await;
+        return verified(results, action, program, guest).await;
     }
-    let (guest, follower) = match follow(results, program, &infos, guest).await {
+    let (guest, follower) = match follow(results, action, program, guest).await {
         Followed::ToTheEnd(ended) => return ended,
         Followed::NotToTheEnd(guest, follower) => (guest, follower),
     };
@@ -45,11 +82,13 @@ pub(super) async fn process(results: &Arc<Results>, program: &Program, guest: Gu
         program: name(&guest, program),
         call: follower.as_ref().map(Follower::difference),
     });
-    run(results, action, program, guest, follower.map_or_else(Calls::default, Calls::after)).await.0
+    let place = follower.as_ref().map_or(action, |follower| action.after(follower.answers()));
+    let calls = follower.map_or_else(Calls::default, Calls::after);
+    run(results, (action, place), program, guest, calls).await.0
 }
 
 /// The name under which `guest` was started, as a module may have many programs.
-fn name(guest: &Guest, program: &Program) -> String {
+fn name(guest: &Guest, program: &impl Knowable) -> String {
     let argv0 = guest.args().first().map(|argv0| String::from_utf8_lossy(argv0).into_owned());
     argv0.unwrap_or_else(|| program.name().to_owned())
 }
@@ -62,17 +101,20 @@ enum Followed {
     NotToTheEnd(Guest, Option<Follower>),
 }
 
-/// Makes the calls of the traces `infos` as `guest`.
+/// Makes the calls of the traces of `action` as `guest`.
 async fn follow(
     results: &Arc<Results>,
-    program: &Program,
-    infos: &[TraceInfo],
+    action: Action,
+    program: &impl Knowable,
     guest: Guest,
 ) -> Followed {
     let Some(player) = player_of(program.engine(), results) else {
         return Followed::NotToTheEnd(guest, None);
     };
-    let source = source(results, infos);
+    let source = {
+        let results = results.clone();
+        move |answers: &[Answer]| trace_after(&results, action, answers)
+    };
     let Some(follower) = Follower::new(source, player::number_of) else {
         return Followed::NotToTheEnd(guest, None);
     };
@@ -93,21 +135,16 @@ async fn follow(
     }
 }
 
-/// The traces `infos`, read one after the other.
-fn source(
-    results: &Arc<Results>,
-    infos: &[TraceInfo],
-) -> impl FnMut() -> Option<Trace> + Send + use<> {
-    let (results, mut infos) = (results.clone(), VecDeque::from(infos.to_vec()));
-    move || {
-        loop {
-            let info = infos.pop_front()?;
-            if let Some(trace) = results.cache().read(&info) {
-                results.cache().note_use(&info);
-                return Some(trace);
-            }
-        }
-    }
+/// A trace of `action` that goes on after `answers`.
+fn trace_after(results: &Results, action: Action, answers: &[Answer]) -> Option<Trace> {
+    let place = if answers.is_empty() { action } else { action.after(answers) };
+    let cache = results.cache();
+    let traces = cache.traces(place).map_err(|error| results.note_error(error)).ok()?;
+    traces.iter().find_map(|info| {
+        let trace = cache.read(info)?;
+        cache.note_use(info);
+        Some(trace)
+    })
 }
 
 fn player_of<'e>(engine: &'e Engine, results: &Results) -> Option<&'e Program> {
@@ -115,53 +152,74 @@ fn player_of<'e>(engine: &'e Engine, results: &Results) -> Option<&'e Program> {
     player.as_ref().map_err(|error| results.note_error(error)).ok()
 }
 
-/// Runs `program` as `guest`, and stores its trace.
+/// Runs `program` as `guest`, and stores its trace of `action` at `place`.
 async fn run(
     results: &Results,
-    action: Action,
-    program: &Program,
+    (action, place): (Action, Action),
+    program: &impl Knowable,
     guest: Guest,
     calls: Calls,
 ) -> (Ended, Option<Trace>) {
+    let program = match program.load() {
+        Ok(program) => program,
+        Err(error) => return (Ended { guest, outcome: Err(error) }, None),
+    };
     let begun = ambient::instant_now();
-    let (ended, calls) = run_calling(program, guest, Some(calls)).await;
+    let (ended, calls) = run_calling(&program, guest, Some(calls)).await;
     let took = ambient::elapsed_since(begun);
     let hit_memory = ended.guest.machine().limits_hit().contains(&Limit::Memory);
     let exited = matches!(ended.outcome, Ok(Outcome::Exited(_))) && !hit_memory;
-    let trace =
-        calls.filter(|_| exited).and_then(|calls| calls.into_trace(ended.guest.args(), took));
+    let trace = calls
+        .filter(|_| exited)
+        .and_then(|calls| calls.into_trace(action, ended.guest.args(), took));
     if let Some(trace) = &trace
-        && let Err(error) = results.cache().store(action, trace)
+        && !results.keeps(trace)
+    {
+        results.note_withheld();
+    } else if let Some(trace) = &trace
+        && let Err(error) = results.cache().store(program.digest(), place, trace)
     {
         results.note_error(error);
     }
     (ended, trace)
 }
 
-/// Runs `program` as `guest`, and compares its calls with those of its traces.
+/// Runs `program` as `guest`, and compares its calls with those of the traces that it would have followed.
 async fn verified(
     results: &Arc<Results>,
     action: Action,
-    infos: &[TraceInfo],
-    program: &Program,
+    program: &impl Knowable,
     guest: Guest,
 ) -> Ended {
-    let program_name = name(&guest, program);
-    let (ended, trace) = run(results, action, program, guest, Calls::default()).await;
-    let Some(made) = trace else { return ended };
-    let mut source = source(results, infos);
-    let mut is_known = false;
-    while let Some(known) = source() {
-        if let Some(call) = known.contradicted_by(&made) {
-            results.note_wrong(WrongTrace { program: program_name.clone(), call });
-        } else {
-            is_known |= known.calls == made.calls;
+    let (begun, name) = (ambient::instant_now(), name(&guest, program));
+    let loaded = match program.load() {
+        Ok(loaded) => loaded,
+        Err(error) => return Ended { guest, outcome: Err(error) },
+    };
+    let (ended, calls) = run_calling(&loaded, guest, Some(Calls::default())).await;
+    let took = ambient::elapsed_since(begun);
+    let trace = calls.and_then(|calls| calls.into_trace(action, ended.guest.args(), took));
+    let Some(made) = trace.filter(|_| exited(&ended)) else { return ended };
+    let mut known = trace_after(results, action, &[]);
+    while let Some(trace) = known {
+        match trace.compare(&made) {
+            Compared::Same => {
+                results.note_hit(Duration::ZERO);
+                return ended;
+            }
+            Compared::Differs { call } => {
+                results.note_wrong(WrongTrace { program: name, call });
+                return ended;
+            }
+            Compared::Leaves { answers } => known = trace_after(results, action, &answers),
         }
     }
-    if is_known {
-        results.note_hit(std::time::Duration::ZERO);
-    } else {
-        results.note_miss(Difference { program: program_name, call: None });
-    }
+    results.note_miss(Difference { program: name, call: None });
     ended
+}
+
+/// Whether a process ended by itself, and not for a lack of memory.
+fn exited(ended: &Ended) -> bool {
+    let hit_memory = ended.guest.machine().limits_hit().contains(&Limit::Memory);
+    matches!(ended.outcome, Ok(Outcome::Exited(_))) && !hit_memory
 }

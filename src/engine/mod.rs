@@ -9,6 +9,7 @@ mod deadline;
 mod generator;
 mod inspect;
 mod known;
+mod late;
 mod module;
 mod optimizer;
 mod player;
@@ -33,6 +34,7 @@ pub use compile::CacheUse;
 pub(crate) use config::MODULES_MAX;
 pub use config::{EngineConfig, QUICK_STACK_BYTES, STACK_BYTES};
 pub use inspect::ModuleInfo;
+pub use late::LateProgram;
 pub use module::{Module, ProgramError};
 #[cfg(feature = "import")]
 pub(crate) use precompiled::{AdoptError, Platform, adopt};

@@ -8,12 +8,16 @@ use super::EngineError;
 use super::compile_cost::CompileCost;
 use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
+use crate::store::{FileDigests, FileState};
 
 /// Most unknown imports that get a stub, as linking takes time for each.
 pub(super) const UNKNOWN_IMPORTS_MAX: usize = 1000;
 
 /// Largest module in a file, in bytes.
 const MODULE_BYTES_MAX: u64 = 1 << 30;
+
+/// Smallest file whose digest is remembered, in bytes: a smaller one is read as fast.
+const KNOWN_BYTES_MIN: u64 = 256 << 10;
 
 /// A module could not be loaded, compiled or linked.
 #[derive(thiserror::Error)]
@@ -173,9 +177,18 @@ impl Module {
     /// # Errors
     /// [`ProgramError`]: `Read`, also if it is not a regular file; `TooLong`, `NotWasm`, `Component`, `Text`.
     pub fn read(path: &Path) -> Result<Self, ProgramError> {
+        Self::read_known(path, None)
+    }
+
+    /// As [`Module::read`]; a large file is not read if `digests` have its digest, and they get it otherwise.
+    ///
+    /// # Errors
+    /// As [`Module::read`].
+    pub fn read_known(path: &Path, digests: Option<&FileDigests>) -> Result<Self, ProgramError> {
         let name = path.display().to_string();
         let file = disk::open(path)?;
-        if file.metadata().map_err(DiskError::new("examine", path))?.len() > MODULE_BYTES_MAX {
+        let metadata = file.metadata().map_err(DiskError::new("examine", path))?;
+        if metadata.len() > MODULE_BYTES_MAX {
             return Err(ProgramError::TooLong { name });
         }
         let mut head = Vec::with_capacity(8);
@@ -184,8 +197,20 @@ impl Module {
         if !is_binary_module(&head) {
             return Self::from_bytes(name, disk::read(path)?);
         }
+        let digests = digests.filter(|_| metadata.len() >= KNOWN_BYTES_MIN);
+        if let Some(digest) = digests.and_then(|digests| digests.get(path, &file)) {
+            return Ok(Self {
+                name,
+                source: Source::File(path.to_owned()),
+                digest,
+                size: metadata.len(),
+            });
+        }
         let whole = Digest::of_reader(head.as_slice().chain(&file));
         let (digest, size) = whole.map_err(DiskError::new("read", path))?;
+        if let Some(digests) = digests {
+            digests.put(path, &file, FileState::of(&metadata), digest);
+        }
         Ok(Self { name, source: Source::File(path.to_owned()), digest, size })
     }
 

@@ -1,7 +1,7 @@
 //! Programs: modules that are compiled and linked.
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -300,10 +300,14 @@ impl Program {
 
     /// The usual `argv[0]`: the file name without `.wasm` or `.wat`.
     pub fn default_argv0(&self) -> String {
-        let path = PathBuf::from(self.name());
-        path.file_stem()
-            .map_or_else(|| self.name().to_owned(), |stem| stem.to_string_lossy().into())
+        argv0_of(self.name())
     }
+}
+
+/// The usual `argv[0]` of the program in the file `name`.
+pub(super) fn argv0_of(name: &str) -> String {
+    let stem = Path::new(name).file_stem();
+    stem.map_or_else(|| name.to_owned(), |stem| stem.to_string_lossy().into())
 }
 
 impl OptimizedCode {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::by_name;
 use super::shell::ShellImage;
 use crate::base::digest::Digest;
-use crate::engine::{Finished, Outcome, Program, RunError};
+use crate::engine::{Finished, LateProgram, Outcome, Program, RunError};
 use crate::kernel::guest::{Preopen, Reach, SpawnError, Startup};
 use crate::kernel::io::stdio::{Input, OutputStream, Stdio};
 use crate::kernel::machine::Machine;
@@ -51,6 +51,13 @@ pub struct Command {
 impl Command {
     /// A process of `program`.
     pub fn new(program: &Program) -> Self {
+        let (name, digest) = (program.default_argv0(), Some(program.digest()));
+        let program = program.clone();
+        Self::of(CommandImage::Made(Arc::new(move || Box::new(program.clone())), digest), name)
+    }
+
+    /// As [`Command::new`], for a program that is loaded when its code has to run.
+    pub fn late(program: &LateProgram) -> Self {
         let (name, digest) = (program.default_argv0(), Some(program.digest()));
         let program = program.clone();
         Self::of(CommandImage::Made(Arc::new(move || Box::new(program.clone())), digest), name)

@@ -2,6 +2,7 @@
 
 use std::hash::Hasher;
 
+use super::trace::Answer;
 use crate::base::digest::{Digest, DigestHasher};
 
 /// Raised when traces of earlier versions must not be followed any more.
@@ -33,7 +34,19 @@ impl Action {
         Self(hasher.digest())
     }
 
-    /// The action that [`ResultCache::actions`](super::ResultCache::actions) lists under this digest.
+    /// The place of traces of this action that begin with `answers`, the last of which leads away from the trace that
+    /// was followed before.
+    #[must_use]
+    pub fn after(&self, answers: &[Answer]) -> Self {
+        let mut hasher = DigestHasher::default();
+        hasher.write(self.0.as_bytes());
+        for answer in answers {
+            answer.hash_into(&mut hasher);
+        }
+        Self(hasher.digest())
+    }
+
+    /// The action with this digest.
     pub fn of_digest(digest: Digest) -> Self {
         Self(digest)
     }

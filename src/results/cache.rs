@@ -3,8 +3,13 @@
 //! Layout, below a directory named for its version:
 //!
 //! ```text
-//! <action, 2 digits>/<action, 64 digits>/<trace, 64 digits>
+//! <place, 2 digits>/<place, 64 digits>/<trace, 64 digits>
+//! modules/<module, 64 digits>    empty: a process of this module has a trace
 //! ```
+//!
+//! The first trace of an action is at the place of its digest. A trace that leads away from another one is at the place of
+//! the answers up to the first that differs ([`Action::after`]). So a lookup reads the first trace of the action, and one
+//! more at each answer that differs, however many there are.
 //!
 //! A file has the digest of what follows, which is a [`Trace`] in the format of postcard. Files are written whole and
 //! renamed, never changed, and named for their digest, so any number of processes can share a cache. The time of a file
@@ -18,6 +23,7 @@ use std::time::{Duration, SystemTime};
 
 use super::action::Action;
 use super::trace::{BYTES_MAX, Trace};
+use crate::base::atomic_file::TEMPORARY_PREFIX;
 use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
 use crate::base::own::{OtherUsers, OwnError, expect_own_folder};
@@ -25,17 +31,23 @@ use crate::base::{ambient, atomic_file};
 
 const LAYOUT: &str = "results-1";
 
+/// The directory of markers for modules.
+const MODULES: &str = "modules";
+
 /// Bytes of traces that a cache keeps by default.
 pub const RESULTS_BYTES_MAX: u64 = 5 << 30;
 
-/// Most traces of one action: those used least recently are removed.
-const TRACES_MAX: usize = 16;
+/// Most traces in one place: more than one are there only if processes stored them at the same time.
+const TRACES_MAX: usize = 4;
 
 /// Longest file that is read: calls hand over at most [`BYTES_MAX`], and are short otherwise.
 const FILE_BYTES_MAX: u64 = 4 * BYTES_MAX;
 
 /// One in so many stored traces looks for what is beyond the limit of the cache.
 const TRIM_EVERY: u8 = 64;
+
+/// A temporary file that is older than this belongs to no process that is storing a trace.
+const STORING_MAX: Duration = Duration::from_hours(1);
 
 /// Uses within this time of the last one are not noted.
 const USE_NOTED_EVERY: Duration = Duration::from_hours(1);
@@ -65,21 +77,10 @@ crate::base::readable::readable!(ResultCacheError);
 pub struct ResultsInfo {
     /// Its directory.
     pub path: PathBuf,
-    /// Actions.
-    pub actions: u64,
-    /// Their traces.
+    /// Its traces.
     pub traces: u64,
     /// Bytes of these.
     pub bytes: u64,
-}
-
-/// An action of a cache.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ActionInfo {
-    /// The action.
-    pub action: Action,
-    /// Its traces, the last one used first.
-    pub traces: Vec<TraceInfo>,
 }
 
 /// A trace of a cache.
@@ -147,18 +148,41 @@ impl ResultCache {
         }
     }
 
-    /// Stores `trace` for `action`.
+    /// Whether a process of the module with the digest `module` has had a trace, so that it can be loaded.
+    pub fn knows(&self, module: Digest) -> bool {
+        disk::metadata(&self.marker(module)).is_ok_and(|it| it.is_file())
+            && expect_own_folder(&self.root, OtherUsers::Excluded).is_ok()
+    }
+
+    fn marker(&self, module: Digest) -> PathBuf {
+        self.root.join(MODULES).join(module.to_string())
+    }
+
+    /// Stores `trace`, of a process of the module with the digest `module`, for `action`.
     ///
     /// # Errors
     /// As [`ResultCache::traces`].
-    pub fn store(&self, action: Action, trace: &Trace) -> Result<(), ResultCacheError> {
-        let folder = self.folder(action);
+    pub fn store(
+        &self,
+        module: Digest,
+        action: Action,
+        trace: &Trace,
+    ) -> Result<(), ResultCacheError> {
+        let (folder, marker) = (self.folder(action), self.marker(module));
         disk::create_private_dir_all(&folder)?;
         expect_own_folder(&self.root, OtherUsers::Excluded)?;
+        if disk::metadata(&marker).is_err() {
+            disk::create_private_dir_all(disk::folder_of(&marker))?;
+            atomic_file::write_unsynced(&marker, &[])?;
+        }
         // It has no part that cannot be serialized.
         let body = postcard::to_allocvec(trace).expect("a trace can be serialized");
         let digest = Digest::of(&body);
         let path = folder.join(digest.to_string());
+        if disk::metadata(&path).is_ok() {
+            // Another process stored it meanwhile.
+            return Ok(());
+        }
         atomic_file::write_unsynced(&path, &[digest.as_bytes(), &body])?;
         for gone in infos(&folder)?.iter().skip(TRACES_MAX) {
             disk::remove_file(&gone.path)?;
@@ -169,21 +193,26 @@ impl ResultCache {
         Ok(())
     }
 
-    /// The actions of the cache.
+    /// The directories of traces, with these.
+    fn places(&self) -> Result<Vec<(PathBuf, Vec<TraceInfo>)>, ResultCacheError> {
+        let mut places = Vec::new();
+        for shard in disk::list_if_there(&self.root)?.iter().filter(|it| !it.ends_with(MODULES)) {
+            for folder in disk::list_if_there(shard)? {
+                let traces = infos(&folder)?;
+                places.push((folder, traces));
+            }
+        }
+        Ok(places)
+    }
+
+    /// All traces, the last one used first.
     ///
     /// # Errors
     /// [`ResultCacheError::Disk`].
-    pub fn actions(&self) -> Result<Vec<ActionInfo>, ResultCacheError> {
-        let mut actions = Vec::new();
-        for shard in disk::list_if_there(&self.root)? {
-            for folder in disk::list_if_there(&shard)? {
-                let name = folder.file_name().and_then(|name| name.to_str());
-                let Some(digest) = name.and_then(Digest::from_hex) else { continue };
-                let action = Action::of_digest(digest);
-                actions.push(ActionInfo { action, traces: infos(&folder)? });
-            }
-        }
-        Ok(actions)
+    pub fn all(&self) -> Result<Vec<TraceInfo>, ResultCacheError> {
+        let mut all: Vec<_> = self.places()?.into_iter().flat_map(|(_, traces)| traces).collect();
+        sort(&mut all);
+        Ok(all)
     }
 
     /// Returns the size of the cache.
@@ -192,16 +221,15 @@ impl ResultCache {
     /// [`ResultCacheError::Disk`].
     pub fn info(&self) -> Result<ResultsInfo, ResultCacheError> {
         let mut info = self.empty();
-        for action in self.actions()?.iter().filter(|action| !action.traces.is_empty()) {
-            info.actions += 1;
-            info.traces += action.traces.len() as u64;
-            info.bytes += action.traces.iter().map(|trace| trace.bytes).sum::<u64>();
+        for (_, traces) in self.places()? {
+            info.traces += traces.len() as u64;
+            info.bytes += traces.iter().map(|trace| trace.bytes).sum::<u64>();
         }
         Ok(info)
     }
 
     fn empty(&self) -> ResultsInfo {
-        ResultsInfo { path: self.root.clone(), actions: 0, traces: 0, bytes: 0 }
+        ResultsInfo { path: self.root.clone(), traces: 0, bytes: 0 }
     }
 
     /// Removes what was used least recently until at most `bytes_max` bytes are left; returns what was removed.
@@ -210,9 +238,9 @@ impl ResultCache {
     /// [`ResultCacheError::Disk`] if something cannot be removed.
     pub fn trim(&self, bytes_max: u64) -> Result<ResultsInfo, ResultCacheError> {
         let mut traces: Vec<(PathBuf, TraceInfo)> = Vec::new();
-        for action in self.actions()? {
-            let folder = self.folder(action.action);
-            traces.extend(action.traces.into_iter().map(|trace| (folder.clone(), trace)));
+        for (folder, of_place) in self.places()? {
+            remove_old_temporaries(&folder)?;
+            traces.extend(of_place.into_iter().map(|trace| (folder.clone(), trace)));
         }
         traces.sort_by(|(_, a), (_, b)| (a.used_at, &a.path).cmp(&(b.used_at, &b.path)));
         let mut removed = self.empty();
@@ -225,8 +253,8 @@ impl ResultCache {
             bytes -= trace.bytes;
             removed.bytes += trace.bytes;
             removed.traces += 1;
-            // Another process may be storing a trace there: then it is not empty, or made again.
-            removed.actions += u64::from(disk::remove_empty_dir(&folder).is_ok());
+            // It is not empty if another process is storing a trace there.
+            let _ = disk::remove_empty_dir(&folder);
         }
         Ok(removed)
     }
@@ -236,6 +264,9 @@ impl ResultCache {
     /// # Errors
     /// [`ResultCacheError::Disk`] if something cannot be removed.
     pub fn clear(&self) -> Result<ResultsInfo, ResultCacheError> {
+        for marker in disk::list_if_there(&self.root.join(MODULES))? {
+            disk::remove_file(&marker)?;
+        }
         self.trim(0)
     }
 }
@@ -253,8 +284,27 @@ fn infos(folder: &Path) -> Result<Vec<TraceInfo>, DiskError> {
             traces.push(TraceInfo { path, bytes: metadata.len(), used_at: modified(&metadata) });
         }
     }
-    traces.sort_by(|a, b| (b.used_at, &b.path).cmp(&(a.used_at, &a.path)));
+    sort(&mut traces);
     Ok(traces)
+}
+
+/// Puts the last one used first.
+fn sort(traces: &mut [TraceInfo]) {
+    traces.sort_by(|a, b| (b.used_at, &b.path).cmp(&(a.used_at, &a.path)));
+}
+
+/// Removes what processes left in `folder` that were killed while they stored a trace.
+fn remove_old_temporaries(folder: &Path) -> Result<(), DiskError> {
+    for path in disk::list_if_there(folder)? {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let Ok(metadata) = disk::symlink_metadata(&path) else { continue };
+        let is_old =
+            ambient::time_since(modified(&metadata)).is_some_and(|past| past > STORING_MAX);
+        if name.starts_with(TEMPORARY_PREFIX) && metadata.is_file() && is_old {
+            disk::remove_file(&path)?;
+        }
+    }
+    Ok(())
 }
 
 fn is_digest(name: &str) -> bool {
@@ -282,7 +332,11 @@ mod tests {
     use crate::results::TraceBuilder;
 
     fn trace(took_us: u64) -> Trace {
-        TraceBuilder::default().finish(&[], Duration::from_micros(took_us)).unwrap()
+        TraceBuilder::default().finish(action("a"), &[], Duration::from_micros(took_us)).unwrap()
+    }
+
+    fn module() -> Digest {
+        Digest::of(b"module")
     }
 
     fn action(name: &str) -> Action {
@@ -294,9 +348,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let cache = ResultCache::new(dir.path());
         assert_eq!(cache.traces(action("a")).unwrap(), []);
-        cache.store(action("a"), &trace(1)).unwrap();
+        assert!(!cache.knows(module()));
+        cache.store(module(), action("a"), &trace(1)).unwrap();
         let traces = cache.traces(action("a")).unwrap();
         assert_eq!(traces.len(), 1);
+        assert!(cache.knows(module()));
         assert_eq!(cache.read(&traces[0]), Some(trace(1)));
         assert_eq!(cache.traces(action("b")).unwrap(), []);
         let mut bytes = disk::read(&traces[0].path).unwrap();
@@ -311,7 +367,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let cache = ResultCache::new(dir.path());
         for took in 0..2 * TRACES_MAX as u64 {
-            cache.store(action("a"), &trace(took)).unwrap();
+            cache.store(module(), action("a"), &trace(took)).unwrap();
         }
         assert_eq!(cache.traces(action("a")).unwrap().len(), TRACES_MAX);
     }
@@ -321,15 +377,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let cache = ResultCache::new(dir.path());
         for name in ["a", "b", "c"] {
-            cache.store(action(name), &trace(1)).unwrap();
+            cache.store(module(), action(name), &trace(1)).unwrap();
         }
         let info = cache.info().unwrap();
-        assert_eq!((info.actions, info.traces), (3, 3));
+        assert_eq!(info.traces, 3);
         let old = cache.traces(action("b")).unwrap().remove(0);
         let file = std::fs::File::options().write(true).open(&old.path).unwrap();
         file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
         let removed = cache.trim(info.bytes - 1).unwrap();
-        assert_eq!((removed.actions, removed.traces), (1, 1));
+        assert_eq!(removed.traces, 1);
         assert_eq!(cache.traces(action("b")).unwrap(), []);
         assert_eq!(cache.clear().unwrap().traces, 2);
         assert_eq!(cache.info().unwrap().traces, 0);
@@ -342,7 +398,7 @@ mod tests {
 
         let dir = tempfile::tempdir().unwrap();
         let cache = ResultCache::new(dir.path());
-        cache.store(action("a"), &trace(1)).unwrap();
+        cache.store(module(), action("a"), &trace(1)).unwrap();
         std::fs::set_permissions(cache.path(), PermissionsExt::from_mode(0o777)).unwrap();
         let error = cache.traces(action("a")).unwrap_err();
         assert!(error.to_string().contains("chmod go-w"), "{error}");

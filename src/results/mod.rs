@@ -11,6 +11,6 @@ mod statistics;
 mod trace;
 
 pub use self::action::Action;
-pub use self::cache::{ActionInfo, ResultCache, ResultCacheError, ResultsInfo, TraceInfo};
-pub use self::statistics::{Cached, Difference, Results, Statistics, WrongTrace};
-pub use self::trace::{Answer, Bytes, Call, Function, Known, Span, Trace, TraceBuilder};
+pub use self::cache::{ResultCache, ResultCacheError, ResultsInfo, TraceInfo};
+pub use self::statistics::{Difference, Results, Statistics, WrongTrace};
+pub use self::trace::{Answer, Bytes, Call, Compared, Function, Known, Span, Trace, TraceBuilder};

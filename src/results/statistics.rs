@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::cache::ResultCache;
+use super::trace::Trace;
 
 /// Most processes whose difference is kept.
 const DIFFERENCES_MAX: usize = 1000;
@@ -12,19 +13,14 @@ const DIFFERENCES_MAX: usize = 1000;
 /// A cache of results for the processes of a machine, and what it was used for.
 pub struct Results {
     cache: ResultCache,
+    is_secret: Option<IsSecret>,
     /// Runs every process, and compares it with the traces that it would have been answered from.
     is_verified: bool,
     statistics: Mutex<Statistics>,
 }
 
-/// Whether a process was answered from a cache.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Cached {
-    /// Its code did not run.
-    Hit,
-    /// Its code ran, from the first call whose answer was another on.
-    Miss,
-}
+/// Whether bytes hold a secret.
+type IsSecret = Box<dyn Fn(&[u8]) -> bool + Send + Sync>;
 
 /// Why the code of a process ran.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -65,6 +61,8 @@ pub struct Statistics {
     pub saved: Duration,
     /// Why code ran: the first 1,000.
     pub differences: Vec<Difference>,
+    /// Processes whose results were not kept, because they hold secrets.
+    pub withheld: u64,
     /// Traces that are wrong, when they are verified.
     pub wrong: Vec<WrongTrace>,
     /// Why the cache could not be read or written.
@@ -74,7 +72,22 @@ pub struct Statistics {
 impl Results {
     /// Processes are answered from `cache`, and those that are not are added to it.
     pub fn new(cache: ResultCache) -> Self {
-        Self { cache, is_verified: false, statistics: Mutex::default() }
+        Self { cache, is_secret: None, is_verified: false, statistics: Mutex::default() }
+    }
+
+    /// Processes that write, or are given in a short answer, what `is_secret` finds a secret in are not added.
+    #[must_use]
+    pub fn without_secrets(
+        mut self,
+        is_secret: impl Fn(&[u8]) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.is_secret = Some(Box::new(is_secret));
+        self
+    }
+
+    /// Whether `trace` may be kept.
+    pub fn keeps(&self, trace: &Trace) -> bool {
+        self.is_secret.as_ref().is_none_or(|is_secret| !trace.texts().any(|text| is_secret(text)))
     }
 
     /// Every process runs, and is compared with the traces that it would have been answered from: see
@@ -117,6 +130,11 @@ impl Results {
         if statistics.differences.len() < DIFFERENCES_MAX {
             statistics.differences.push(difference);
         }
+    }
+
+    /// The results of a process were not kept, because they hold a secret.
+    pub fn note_withheld(&self) {
+        self.lock().withheld += 1;
     }
 
     /// The trace of a process is wrong.

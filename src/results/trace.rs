@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::Hasher;
 use std::time::Duration;
 
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::action::Action;
 use crate::base::digest::{Digest, DigestHasher};
-use std::hash::Hasher;
 
 /// Longest answer that a trace has byte by byte; of longer ones it has the digest.
 const SHORT_BYTES_MAX: usize = 48;
@@ -97,6 +98,17 @@ pub struct Call {
     pub answer: Option<Answer>,
 }
 
+impl Call {
+    /// What can be read in it: see [`Trace::texts`].
+    fn texts(&self) -> impl Iterator<Item = &[u8]> {
+        let short = match self.answer.as_ref().map(|answer| &answer.written) {
+            Some(Written::Short(bytes)) => Some(&*bytes.0),
+            Some(Written::Digest(_)) | None => None,
+        };
+        self.inputs.iter().map(|span| &*span.bytes.0).chain(short)
+    }
+}
+
 /// The answer of a call.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Answer {
@@ -106,6 +118,29 @@ pub struct Answer {
     pub places: Vec<(u32, u32)>,
     /// What it wrote there.
     written: Written,
+}
+
+impl Answer {
+    /// Tells it from all other answers.
+    pub(super) fn hash_into(&self, hasher: &mut DigestHasher) {
+        hasher.write(&self.code.to_le_bytes());
+        hasher.write(&(self.places.len() as u64).to_le_bytes());
+        for (at, len) in &self.places {
+            hasher.write(&at.to_le_bytes());
+            hasher.write(&len.to_le_bytes());
+        }
+        match &self.written {
+            Written::Short(bytes) => {
+                hasher.write(&[0]);
+                // Its length is that of the places.
+                hasher.write(&bytes.0);
+            }
+            Written::Digest(digest) => {
+                hasher.write(&[1]);
+                hasher.write(digest);
+            }
+        }
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -153,6 +188,8 @@ impl Known {
 /// The calls of one process that exited by itself.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Trace {
+    /// The action that it is a trace of.
+    pub action: Digest,
     /// Its arguments, for people.
     pub command: Vec<String>,
     /// The functions that it called.
@@ -174,24 +211,47 @@ impl Trace {
         self.functions.get(usize::from(call.function))
     }
 
-    /// The index of the first call of `run`, made anew, that is not as here although all answers before it were the
-    /// same: `run` and this trace cannot both be of the same program.
-    pub fn contradicted_by(&self, run: &Self) -> Option<usize> {
+    /// What can be read in it: arguments, what calls read, and short answers.
+    pub fn texts(&self) -> impl Iterator<Item = &[u8]> {
+        let command = self.command.iter().map(String::as_bytes);
+        command.chain(self.calls.iter().flat_map(Call::texts))
+    }
+
+    /// Compares it with `run`, a process of the same action that was made anew.
+    pub fn compare(&self, run: &Self) -> Compared {
         for (index, (known, made)) in self.calls.iter().zip(&run.calls).enumerate() {
             let is_same = self.function(known) == run.function(made)
                 && (known.memory_bytes, &known.args) == (made.memory_bytes, &made.args)
                 && known.inputs == made.inputs
                 && known.answer.is_some() == made.answer.is_some();
             if !is_same {
-                return Some(index);
+                return Compared::Differs { call: index };
             }
             if known.answer != made.answer {
-                return None;
+                let answers = run.calls[..=index].iter().filter_map(|call| call.answer.clone());
+                return Compared::Leaves { answers: answers.collect() };
             }
         }
         let (known, made) = (self.calls.len(), run.calls.len());
-        (known != made).then_some(known.min(made))
+        if known == made { Compared::Same } else { Compared::Differs { call: known.min(made) } }
     }
+}
+
+/// How a trace compares with a process that ran.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Compared {
+    /// They made the same calls, and got the same answers.
+    Same,
+    /// The process got another answer: these are its answers, up to that one.
+    Leaves {
+        /// The answers.
+        answers: Vec<Answer>,
+    },
+    /// The process made another call after the same answers: they are not of the same program.
+    Differs {
+        /// The number of the call, from 0.
+        call: usize,
+    },
 }
 
 /// Takes down the calls of a process as it makes them.
@@ -215,6 +275,13 @@ impl TraceBuilder {
             builder.push_call(call, Some(known));
         }
         builder
+    }
+
+    /// Whether the call `index` is one of `function` with `args`.
+    pub fn has(&self, index: usize, function: &Function, args: &[u64]) -> bool {
+        self.calls.get(index).is_some_and(|call| {
+            call.args == args && self.functions.get(usize::from(call.function)) == Some(function)
+        })
     }
 
     /// Adds a call of `function` with its answer; `None` if it ends the process.
@@ -259,19 +326,24 @@ impl TraceBuilder {
         self.calls = Vec::new();
     }
 
-    /// The trace of a process with the arguments `command` that exited after it had run for `took`; `None` if it was
-    /// abandoned.
-    pub fn finish(self, command: &[Vec<u8>], took: Duration) -> Option<Trace> {
+    /// The trace of a process of `action` with the arguments `command` that exited after it had run for `took`; `None` if
+    /// it was abandoned.
+    pub fn finish(self, action: Action, command: &[Vec<u8>], took: Duration) -> Option<Trace> {
+        let action = action.digest();
         let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let command = command.iter().map(|arg| String::from_utf8_lossy(arg).into_owned()).collect();
         let Self { functions, calls, is_abandoned, .. } = self;
-        (!is_abandoned).then_some(Trace { command, functions, calls, took_us })
+        (!is_abandoned).then_some(Trace { action, command, functions, calls, took_us })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn action() -> Action {
+        Action::of_digest(Digest::of(b"action"))
+    }
 
     fn function(name: &str) -> Function {
         Function { module: "m".into(), name: name.into() }
@@ -287,7 +359,7 @@ mod tests {
         for (name, arg, known) in calls {
             builder.push(&function(name), 65536, &[*arg], Vec::new(), Some(known));
         }
-        builder.finish(&[], Duration::ZERO).unwrap()
+        builder.finish(action(), &[], Duration::ZERO).unwrap()
     }
 
     #[test]
@@ -313,14 +385,20 @@ mod tests {
     }
 
     #[test]
-    fn other_call_after_equal_answers_contradicts_a_trace() {
+    fn other_call_after_equal_answers_is_a_difference() {
         let (same, other) = (known(0, b"x"), known(0, b"y"));
         let first = trace(&[("a", 1, &same), ("b", 2, &same)]);
-        assert_eq!(first.contradicted_by(&first), None);
-        assert_eq!(first.contradicted_by(&trace(&[("a", 1, &same), ("b", 3, &same)])), Some(1));
-        assert_eq!(first.contradicted_by(&trace(&[("a", 1, &same), ("c", 2, &same)])), Some(1));
-        assert_eq!(first.contradicted_by(&trace(&[("a", 1, &other), ("c", 2, &same)])), None);
-        assert_eq!(first.contradicted_by(&trace(&[("a", 1, &same)])), Some(1));
+        assert_eq!(first.compare(&first), Compared::Same);
+        for run in [
+            trace(&[("a", 1, &same), ("b", 3, &same)]),
+            trace(&[("a", 1, &same), ("c", 2, &same)]),
+            trace(&[("a", 1, &same)]),
+        ] {
+            assert_eq!(first.compare(&run), Compared::Differs { call: 1 });
+        }
+        let answers = vec![other.to_answer()];
+        let run = trace(&[("a", 1, &other), ("c", 2, &same)]);
+        assert_eq!(first.compare(&run), Compared::Leaves { answers });
     }
 
     #[test]
@@ -330,6 +408,6 @@ mod tests {
             let span = Span { at: 0, bytes: Bytes(vec![0; 64 << 20]) };
             builder.push(&function("w"), 65536, &[], vec![span], Some(&known(0, b"")));
         }
-        assert!(builder.finish(&[], Duration::ZERO).is_none());
+        assert!(builder.finish(action(), &[], Duration::ZERO).is_none());
     }
 }

@@ -1,5 +1,7 @@
 //! Rank 1: contents on the host's disk.
 
 mod cas;
+mod file_digests;
 
 pub use cas::{Cas, Removed, StoreError, read_slice};
+pub use file_digests::{FileDigests, FileState};

@@ -8,12 +8,13 @@ use super::manifest::{Manifest, is_below};
 use super::registry::{ResolveError, Resolved, Toolchains};
 use crate::base::digest::Digest;
 use crate::engine::{
-    Engine, EngineConfig, EngineError, Module, Program, ProgramError, UnknownImports,
+    Engine, EngineConfig, EngineError, LateProgram, Module, Program, ProgramError, UnknownImports,
 };
 use crate::kernel::process::programs::{
     Found, MakeImage, NeededTree, NotRunnable, Programs, uncounted,
 };
-use crate::store::read_slice;
+use crate::results::Results;
+use crate::store::{FileDigests, read_slice};
 use crate::tape::{Launch, Recorder, TapeError};
 
 /// Compiles a module whose code is not in the cache.
@@ -30,6 +31,7 @@ const SHELL: &str = "sh";
 #[derive(Clone)]
 enum Prepared {
     Module(Program, Launch, Vec<NeededTree>),
+    Late(LateProgram, Launch, Vec<NeededTree>),
     Script(Launch, Vec<NeededTree>),
 }
 
@@ -50,15 +52,51 @@ pub struct ToolchainPrograms {
     engine_config: EngineConfig,
     engine: OnceLock<Engine>,
     toolchains: Toolchains,
-    unknown_imports: UnknownImports,
     /// The tape that the modules are put on.
     tape: Option<Recorder>,
-    compile: Option<Compile>,
-    loaded: Option<Loaded>,
     /// Programs that are not modules, by name.
     images: HashMap<String, MakeImage>,
     by_name: Mutex<HashMap<String, Option<Prepared>>>,
-    by_digest: Mutex<HashMap<Digest, Program>>,
+    results: Option<Arc<Results>>,
+    digests: Option<FileDigests>,
+    loader: Loader,
+}
+
+/// Loads each module once. Clones share what they loaded.
+#[derive(Clone, Default)]
+struct Loader {
+    unknown_imports: UnknownImports,
+    compile: Option<Compile>,
+    loaded: Option<Loaded>,
+    by_digest: Arc<Mutex<HashMap<Digest, Program>>>,
+}
+
+impl Loader {
+    /// The program of `module`.
+    ///
+    /// # Errors
+    /// As [`Program::compile`].
+    fn program(&self, engine: &Engine, module: &Module) -> Result<Program, ProgramError> {
+        let mut known = self.by_digest.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(program) = known.get(&module.digest()) {
+            return Ok(program.clone());
+        }
+        let unknown = self.unknown_imports;
+        let cached = Program::from_cache(engine, module, unknown)?;
+        let is_cached = cached.is_some();
+        let program = match cached {
+            Some(program) => program,
+            None => match &self.compile {
+                Some(compile) => uncounted(|| compile(engine, module, unknown))?,
+                None => Program::compile(engine, module, unknown)?.0,
+            },
+        };
+        if let Some(loaded) = &self.loaded {
+            loaded(&program, module, is_cached);
+        }
+        known.insert(module.digest(), program.clone());
+        Ok(program)
+    }
 }
 
 impl ToolchainPrograms {
@@ -76,20 +114,19 @@ impl ToolchainPrograms {
             engine_config,
             engine: OnceLock::new(),
             toolchains,
-            unknown_imports: UnknownImports::Trap,
             tape: None,
-            compile: None,
-            loaded: None,
             images: HashMap::new(),
             by_name: Mutex::default(),
-            by_digest: Mutex::default(),
+            results: None,
+            digests: None,
+            loader: Loader::default(),
         }
     }
 
     /// Sets what to do about imported functions that are not defined.
     #[must_use]
     pub fn unknown_imports(mut self, unknown: UnknownImports) -> Self {
-        self.unknown_imports = unknown;
+        self.loader.unknown_imports = unknown;
         self
     }
 
@@ -105,14 +142,14 @@ impl ToolchainPrograms {
     /// to show progress or to compile in another process. Timeouts do not count its time.
     #[must_use]
     pub fn compiler(mut self, compile: Compile) -> Self {
-        self.compile = Some(compile);
+        self.loader.compile = Some(compile);
         self
     }
 
     /// Sets what is called with each program when it is first started.
     #[must_use]
     pub fn on_load(mut self, loaded: Loaded) -> Self {
-        self.loaded = Some(loaded);
+        self.loader.loaded = Some(loaded);
         self
     }
 
@@ -129,25 +166,40 @@ impl ToolchainPrograms {
     /// # Errors
     /// As [`Program::compile`].
     pub fn program(&self, module: &Module) -> Result<Program, ProgramError> {
-        let mut known = self.by_digest.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(program) = known.get(&module.digest()) {
-            return Ok(program.clone());
+        self.loader.program(self.engine()?, module)
+    }
+
+    /// A process of a module that has results in `results` may be answered from them: such a module is loaded when its
+    /// code has to run. See [`crate::Machine::set_results`].
+    #[must_use]
+    pub fn answered_from(mut self, results: Option<Arc<Results>>) -> Self {
+        self.results = results;
+        self
+    }
+
+    /// Sets what remembers the digests of large modules. Default: each is read when it is first started.
+    #[must_use]
+    pub fn file_digests(mut self, digests: FileDigests) -> Self {
+        self.digests = Some(digests);
+        self
+    }
+
+    /// The program of `module`, to be loaded later, if it can be.
+    ///
+    /// # Errors
+    /// The engine cannot be created.
+    fn late(&self, module: &Module) -> Result<Option<LateProgram>, EngineError> {
+        let is_known = |results: &Arc<Results>| results.cache().knows(module.digest());
+        if !self.results.as_ref().is_some_and(is_known) || self.tape.is_some() {
+            return Ok(None);
         }
-        let (engine, unknown) = (self.engine()?, self.unknown_imports);
-        let cached = Program::from_cache(engine, module, unknown)?;
-        let is_cached = cached.is_some();
-        let program = match cached {
-            Some(program) => program,
-            None => match &self.compile {
-                Some(compile) => uncounted(|| compile(engine, module, unknown))?,
-                None => Program::compile(engine, module, unknown)?.0,
-            },
+        let engine = self.engine()?;
+        let (loader, on, module) = (self.loader.clone(), engine.clone(), module.clone());
+        let load = {
+            let module = module.clone();
+            move || loader.program(&on, &module)
         };
-        if let Some(loaded) = &self.loaded {
-            loaded(&program, module, is_cached);
-        }
-        known.insert(module.digest(), program.clone());
-        Ok(program)
+        Ok(Some(LateProgram::new(engine, &module, load)))
     }
 
     fn engine(&self) -> Result<&Engine, EngineError> {
@@ -194,7 +246,11 @@ impl ToolchainPrograms {
             }
             Resolved::File(_) | Resolved::BuiltIn { .. } => (Launch::default(), Vec::new()),
         };
-        let module = resolved.module().map_err(|error| not_runnable(&error))?;
+        let module =
+            resolved.module_known(self.digests.as_ref()).map_err(|error| not_runnable(&error))?;
+        if let Some(program) = self.late(&module).map_err(|error| not_runnable(&error))? {
+            return Ok(Some(Prepared::Late(program, launch, trees)));
+        }
         let program = self.program(&module).map_err(|error| not_runnable(&error))?;
         if let Some(tape) = &self.tape {
             let bytes = module.bytes().map_err(|error| not_runnable(&error))?;
@@ -222,6 +278,9 @@ impl Programs for ToolchainPrograms {
         match prepared {
             None => Ok(self.image(name)),
             Some(Prepared::Module(program, launch, trees)) => {
+                Ok(Some(Found { launch, trees, ..program.found() }))
+            }
+            Some(Prepared::Late(program, launch, trees)) => {
                 Ok(Some(Found { launch, trees, ..program.found() }))
             }
             Some(Prepared::Script(launch, trees)) => match self.image(SHELL) {

@@ -12,6 +12,7 @@ use super::names;
 use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
 use crate::engine::{Module, ProgramError};
+use crate::store::FileDigests;
 
 /// A program could not be found.
 #[derive(thiserror::Error)]
@@ -129,15 +130,23 @@ impl Resolved {
     /// # Errors
     /// As [`Module::read`]; `Script` for a script.
     pub fn module(&self) -> Result<Module, ProgramError> {
+        self.module_known(None)
+    }
+
+    /// As [`Resolved::module`], with [`Module::read_known`].
+    ///
+    /// # Errors
+    /// As [`Resolved::module`].
+    pub fn module_known(&self, digests: Option<&FileDigests>) -> Result<Module, ProgramError> {
         match self {
-            Self::File(path) => Module::read(path),
+            Self::File(path) => Module::read_known(path, digests),
             Self::Described(
                 described @ Described { name, code: Code::Module(path, digest), .. },
             ) => {
                 described.expect_no_link()?;
                 let toolchain = described.toolchain.manifest().name.clone();
                 let damaged = || ProgramError::Damaged { toolchain, path: path.clone() };
-                match (Module::read(path), digest) {
+                match (Module::read_known(path, digests), digest) {
                     (Ok(module), Some(digest)) if module.digest() != *digest => Err(damaged()),
                     (Err(ProgramError::Read(_)), Some(_)) => Err(damaged()),
                     (module, _) => Ok(module?.named(name)),

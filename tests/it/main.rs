@@ -46,6 +46,7 @@ mod registries;
 mod relative_paths;
 mod replay;
 mod replay_faults;
+mod results;
 mod sandbox;
 mod sandbox_profiles;
 #[cfg(feature = "llm")]

@@ -49,10 +49,13 @@ type Noted = Arc<Mutex<Option<Load>>>;
 pub fn run(args: &ExecArgs) -> Result<u8> {
     let noted = Noted::default();
     let mut report = Report { program: program_of(args), ..Report::default() };
-    let home = home_with(Some(args.compile), Some(note_load(args, &noted, &report.tiers)))?;
+    let caching = Caching::of_args(&args.results, &args.env, None)?;
+    let results = caching.as_ref().and_then(Caching::results);
+    let loaded = note_load(args, &noted, &report.tiers);
+    let home = home_with(Some(args.compile), Some(loaded), results)?;
     let stdout = Stdout::default();
     let report_to = WriteOnce::new(open_report(args, &home, &stdout)?);
-    let done = perform(args, &home, &stdout, &report_to, &noted, &mut report);
+    let done = perform(args, &home, &stdout, &report_to, (&noted, caching.as_ref()), &mut report);
     report.concluded(&done);
     let written = report_to.print(&line(&args.id, &report));
     let code = done?;
@@ -96,7 +99,7 @@ fn perform(
     home: &SandboxHome,
     stdout: &Stdout,
     report_to: &WriteOnce,
-    noted: &Noted,
+    (noted, caching): (&Noted, Option<&Caching>),
     report: &mut Report,
 ) -> Result<u8> {
     let started = ambient::instant_now();
@@ -120,8 +123,7 @@ fn perform(
         Some(cwd) => absolute(&sandbox, cwd),
     };
     request.cwd = Some(cwd.clone());
-    let caching = Caching::of_args(&args.results, None)?;
-    sandbox.set_results(caching.as_ref().and_then(Caching::results));
+    sandbox.set_results(caching.and_then(Caching::results));
     // If the changes cannot be determined, the program runs all the same.
     let before = args.json.is_some().then(|| Changed::of(sandbox.files()));
     let elapsed = sandbox.elapsed();

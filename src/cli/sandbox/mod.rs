@@ -31,6 +31,7 @@ use crate::engine::TierChoice;
 use crate::host::{CommandPolicy, PolicyError};
 use crate::kernel::process::programs::Programs;
 use crate::process::ShellImage;
+use crate::results::Results;
 use crate::sandbox::{MountSource, SandboxError, SandboxHome, SandboxSpec};
 use crate::toolchain::Loaded;
 use crate::{EngineConfig, ToolchainPrograms, Toolchains};
@@ -63,12 +64,16 @@ pub fn run(args: &SandboxArgs) -> Result<u8> {
 
 /// The sessions of this user, to run no program in them.
 fn home() -> Result<SandboxHome> {
-    home_with(None, None)
+    home_with(None, None, None)
 }
 
 /// The sessions of this user. Modules are compiled within the limits `compile`; `loaded` is called for each
-/// program that is loaded.
-fn home_with(compile: Option<CompileArgs>, loaded: Option<Loaded>) -> Result<SandboxHome> {
+/// program that is loaded; processes may be answered from `results`.
+fn home_with(
+    compile: Option<CompileArgs>,
+    loaded: Option<Loaded>,
+    results: Option<Arc<Results>>,
+) -> Result<SandboxHome> {
     let cache_dir = home::cache_dir()?;
     let programs = move |spec: &SandboxSpec| {
         before_opening_folders(spec).map_err(|error| SandboxError::Io {
@@ -76,6 +81,7 @@ fn home_with(compile: Option<CompileArgs>, loaded: Option<Loaded>) -> Result<San
             source: std::io::Error::other(format!("{error:#}")),
         })?;
         programs(spec, cache_dir.clone(), compile, loaded.clone())
+            .map(|programs| programs.answered_from(results.clone()))
             .map(|programs| Arc::new(programs) as Arc<dyn Programs>)
             .map_err(|error| SandboxError::InvalidRequest {
                 field: "toolchain".to_owned(),

@@ -1,0 +1,150 @@
+//! Digests of files that were read before, so that a large file need not be read to know its digest.
+//!
+//! A file is taken for unchanged if its device, number, length, modification time and change time are those of when it
+//! was read. Programs cannot set a change time, so this finds every change, as long as the clock of the disk is not set
+//! back; a file that changed less than two seconds before it was read is not remembered, as it could change again within
+//! the granularity of that clock.
+
+use std::fs::{File, Metadata};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::digest::Digest;
+use crate::base::own::{OtherUsers, expect_own_folder};
+use crate::base::{ambient, atomic_file, disk};
+
+const LAYOUT: &str = "digests-1";
+
+/// The coarsest clock of a disk: FAT's.
+const COARSEST: Duration = Duration::from_secs(2);
+
+/// Longest entry.
+const ENTRY_BYTES_MAX: u64 = 4096;
+
+/// A directory with the digests of files, which must be private to the user.
+#[derive(Clone, Debug)]
+pub struct FileDigests {
+    root: PathBuf,
+}
+
+/// What tells a file from another state of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FileState {
+    device: u64,
+    number: u64,
+    len_bytes: u64,
+    modified_ns: i128,
+    changed_ns: i128,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Entry {
+    state: FileState,
+    digest: Digest,
+}
+
+impl FileDigests {
+    /// The digests in the directory `dir`, which is created with the first one.
+    pub fn new(dir: &Path) -> Self {
+        Self { root: dir.join(LAYOUT) }
+    }
+
+    fn entry(&self, path: &Path) -> PathBuf {
+        self.root.join(Digest::of(path.as_os_str().as_encoded_bytes()).to_string())
+    }
+
+    /// The digest of the open file `file` at `path`, if it was read in its present state.
+    pub fn get(&self, path: &Path, file: &File) -> Option<Digest> {
+        let state = FileState::of(&file.metadata().ok()?)?;
+        let bytes = disk::read_at_most(&self.entry(path), ENTRY_BYTES_MAX).ok()??;
+        expect_own_folder(&self.root, OtherUsers::Excluded).ok()?;
+        let entry: Entry = serde_json::from_slice(&bytes).ok()?;
+        (entry.state == state).then_some(entry.digest)
+    }
+
+    /// Remembers that `file` at `path` had the digest `digest` when it was read; `before` is its state before. Nothing is
+    /// remembered of a file that has changed, or that changed just before.
+    pub fn put(&self, path: &Path, file: &File, before: Option<FileState>, digest: Digest) {
+        let now_ns = i128::from(ambient::wall_now_ns());
+        let state = file.metadata().ok().and_then(|metadata| FileState::of(&metadata));
+        let Some(state) = state.filter(|state| Some(*state) == before) else { return };
+        let latest_ns = state.changed_ns.max(state.modified_ns);
+        if now_ns - latest_ns < COARSEST.as_nanos().cast_signed() {
+            return;
+        }
+        let made = disk::create_private_dir_all(&self.root).is_ok()
+            && expect_own_folder(&self.root, OtherUsers::Excluded).is_ok();
+        let entry = serde_json::to_vec(&Entry { state, digest });
+        if let (true, Ok(entry)) = (made, entry) {
+            // A file that is not remembered is read again.
+            let _ = atomic_file::write_unsynced(&self.entry(path), &[&entry]);
+        }
+    }
+}
+
+impl FileState {
+    /// The state of a file with the attributes `metadata`; `None` on systems where it cannot be told.
+    #[cfg(unix)]
+    pub fn of(metadata: &Metadata) -> Option<Self> {
+        use std::os::unix::fs::MetadataExt;
+
+        let ns = |s: i64, ns: i64| i128::from(s) * 1_000_000_000 + i128::from(ns);
+        Some(Self {
+            device: metadata.dev(),
+            number: metadata.ino(),
+            len_bytes: metadata.len(),
+            modified_ns: ns(metadata.mtime(), metadata.mtime_nsec()),
+            changed_ns: ns(metadata.ctime(), metadata.ctime_nsec()),
+        })
+    }
+
+    /// The state of a file with the attributes `metadata`; `None` on systems where it cannot be told.
+    #[cfg(not(unix))]
+    pub fn of(_metadata: &Metadata) -> Option<Self> {
+        None
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    fn digest(digests: &FileDigests, path: &Path) -> Option<Digest> {
+        digests.get(path, &File::open(path).unwrap())
+    }
+
+    fn put(digests: &FileDigests, path: &Path) {
+        let file = File::open(path).unwrap();
+        let before = FileState::of(&file.metadata().unwrap());
+        digests.put(path, &file, before, Digest::of(&std::fs::read(path).unwrap()));
+    }
+
+    #[test]
+    fn file_that_changed_just_before_is_not_remembered() {
+        let dir = tempfile::tempdir().unwrap();
+        let (digests, path) = (FileDigests::new(dir.path()), dir.path().join("file"));
+        std::fs::write(&path, "one").unwrap();
+        put(&digests, &path);
+        assert_eq!(digest(&digests, &path), None);
+    }
+
+    #[test]
+    fn changed_file_has_no_digest_even_with_its_old_time_and_length() {
+        let dir = tempfile::tempdir().unwrap();
+        let digests = FileDigests::new(dir.path());
+        // A file that has not changed for long.
+        let path = std::env::current_exe().unwrap();
+        put(&digests, &path);
+        let own = Digest::of(&std::fs::read(&path).unwrap());
+        assert_eq!(digest(&digests, &path), Some(own));
+        let entry = digests.entry(&path);
+        let mut known: Entry = serde_json::from_slice(&std::fs::read(&entry).unwrap()).unwrap();
+        known.state.changed_ns -= 1;
+        std::fs::write(&entry, serde_json::to_vec(&known).unwrap()).unwrap();
+        assert_eq!(digest(&digests, &path), None);
+        std::fs::write(&entry, "damaged").unwrap();
+        assert_eq!(digest(&digests, &path), None);
+    }
+}
