@@ -116,7 +116,7 @@ impl Calls {
         match self.way {
             // Answers that were not asked for again: the program is not the one of the trace.
             Way::TakenDown { given, .. } if !given.is_empty() => None,
-            Way::TakenDown { builder, .. } => builder.finish(action, command, took),
+            Way::TakenDown { builder, .. } => builder.finish(action.digest(), command, took),
             Way::Following(_) => None,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use serde::{Serialize, Serializer};
 
@@ -39,5 +39,30 @@ impl Serialize for LoadedPrograms {
 impl fmt::Debug for LoadedPrograms {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.tiers().fmt(f)
+    }
+}
+
+/// How the first program of a run was loaded, once it is.
+#[derive(Clone, Default)]
+pub struct Loads(Arc<OnceLock<Load>>);
+
+/// How a program was loaded.
+pub struct Load {
+    /// Its compiled code came from the cache.
+    pub is_cached: bool,
+    /// Functions that it imports and belljar does not define.
+    pub unknown_imports: Vec<String>,
+}
+
+impl Loads {
+    /// Notes that `program` was loaded, `is_cached` if its code came from the cache.
+    pub fn note(&self, program: &Program, is_cached: bool) {
+        let unknown_imports = program.unknown_imports().to_vec();
+        self.0.get_or_init(|| Load { is_cached, unknown_imports });
+    }
+
+    /// How it was loaded; `None` if it was not.
+    pub fn get(&self) -> Option<&Load> {
+        self.0.get()
     }
 }

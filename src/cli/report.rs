@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::exit;
-use super::loaded::LoadedPrograms;
-use super::results::{Loads, ResultsReport};
+use super::loaded::{LoadedPrograms, Loads};
+
 use crate::kernel::process::TrappedProcess;
 use crate::{ExitStatus, Limit, Machine, Outcome};
 
@@ -181,6 +181,32 @@ impl Report {
         // NaN becomes null, and all keys are strings.
         serde_json::to_string(self).expect("a report can be said in JSON") + "\n"
     }
+}
+
+/// What the processes of a run found in the cache of results.
+#[derive(Serialize, Debug)]
+pub struct ResultsReport {
+    /// Processes whose code did not run.
+    pub hits: u64,
+    /// Processes whose code ran.
+    pub misses: u64,
+    /// Real time that the code of the hits took when it ran.
+    pub saved_ms: f64,
+    /// Processes whose results were not kept, because they hold secrets.
+    pub withheld: u64,
+    /// Why code ran, for the first 1,000 processes.
+    pub differences: Vec<DifferenceReport>,
+    /// Why the cache was not used.
+    pub not_used: Option<&'static str>,
+}
+
+/// Why the code of a process ran.
+#[derive(Serialize, Debug)]
+pub struct DifferenceReport {
+    /// The program.
+    pub program: String,
+    /// What differs from an earlier run; `null` if there was none with its arguments.
+    pub difference: Option<String>,
 }
 
 /// One changed file.

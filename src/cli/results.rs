@@ -1,14 +1,13 @@
 //! `--cache-results`, and `belljar cache results`.
 
 use std::ffi::OsString;
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use bytesize::ByteSize;
 use indexmap::IndexMap;
 use memchr::memmem;
-use serde::Serialize;
 use serde_json::json;
 
 use super::args::groups::ResultArgs;
@@ -16,66 +15,14 @@ use super::args::installation::ResultsAction;
 use super::exit::Usage;
 use super::home::cache_dir;
 use super::options;
-use super::report::ms;
+use super::report::{DifferenceReport, ResultsReport, ms};
 use super::text::{count, printable};
-use crate::Program;
 use crate::base::digest::Digest;
 use crate::results::{ResultCache, Results, ResultsInfo, Trace, TraceInfo};
 use crate::tape::Redaction;
 
 /// Digits of an action that are shown.
 const SHORT: usize = 12;
-
-/// What the processes of a run found in the cache of results.
-#[derive(Serialize, Debug)]
-pub struct ResultsReport {
-    /// Processes whose code did not run.
-    pub hits: u64,
-    /// Processes whose code ran.
-    pub misses: u64,
-    /// Real time that the code of the hits took when it ran.
-    pub saved_ms: f64,
-    /// Processes whose results were not kept, because they hold secrets.
-    pub withheld: u64,
-    /// Why code ran, for the first 1,000 processes.
-    pub differences: Vec<DifferenceReport>,
-    /// Why the cache was not used.
-    pub not_used: Option<&'static str>,
-}
-
-/// Why the code of a process ran.
-#[derive(Serialize, Debug)]
-pub struct DifferenceReport {
-    /// The program.
-    pub program: String,
-    /// What differs from an earlier run; `null` if there was none with its arguments.
-    pub difference: Option<String>,
-}
-
-/// How the first program of a run was loaded, once it is.
-#[derive(Clone, Default)]
-pub struct Loads(Arc<OnceLock<Load>>);
-
-/// How a program was loaded.
-pub struct Load {
-    /// Its compiled code came from the cache.
-    pub is_cached: bool,
-    /// Functions that it imports and belljar does not define.
-    pub unknown_imports: Vec<String>,
-}
-
-impl Loads {
-    /// Notes that `program` was loaded, `is_cached` if its code came from the cache.
-    pub fn note(&self, program: &Program, is_cached: bool) {
-        let unknown_imports = program.unknown_imports().to_vec();
-        self.0.get_or_init(|| Load { is_cached, unknown_imports });
-    }
-
-    /// How it was loaded; `None` if it was not.
-    pub fn get(&self) -> Option<&Load> {
-        self.0.get()
-    }
-}
 
 /// What results must not hold to be kept.
 struct Secrets {

@@ -12,6 +12,7 @@ use super::args::run::RunArgs;
 use super::args::values::Sink;
 use super::found::{Found, Start, find};
 use super::host_paths::View;
+use super::loaded::Loads;
 use super::options;
 use super::overtime::Overtime;
 use super::planted_links::Folders;
@@ -19,7 +20,7 @@ use super::record::Recording;
 use super::recover::before_opening;
 use super::replaceable::{Written, expect_apart};
 use super::report::{Change, Report, Status, ms, raised_with};
-use super::results::{Caching, Loads};
+use super::results::Caching;
 use super::sink::{self, Failure, Opened, Stdout, Watched, WriteOnce};
 use super::started_natives::StartedNatives;
 use super::{changes, ending, exit, hints, host, mounts, setup};
@@ -140,10 +141,7 @@ fn perform(
     let running = Overtime::watch(args.limits.timeout, name, "ended", report_to);
     let status = command.status(&mut machine, stdio);
     drop(running);
-    let elapsed = machine.elapsed();
-    report.spent(&machine, elapsed);
-    report.loaded(&loads);
-    caching.iter().for_each(|caching| report.answered(caching.tell(args.quiet)));
+    note_run(report, &mut machine, &loads, caching.as_ref(), args.quiet);
     let status = status.map_err(|error| hints::not_started(error, args))?;
     report.timings.run_ms = ms(ambient::elapsed_since(run_started));
     machine.set_trace(None);
@@ -166,6 +164,22 @@ fn perform(
     settled?;
     trace_failure.check("--trace")?;
     Ok(exit_code(args, &status, report))
+}
+
+/// Notes in `report` what a run on `machine` used.
+fn note_run(
+    report: &mut Report,
+    machine: &mut Machine,
+    loads: &Loads,
+    caching: Option<&Caching>,
+    quiet: bool,
+) {
+    let elapsed = machine.elapsed();
+    report.spent(machine, elapsed);
+    report.loaded(loads);
+    if let Some(caching) = caching {
+        report.answered(caching.tell(quiet));
+    }
 }
 
 /// Why the results of a run cannot be cached.

@@ -3,9 +3,10 @@
 use std::sync::{Arc, OnceLock};
 
 use super::config::MODULES_MAX;
+use super::image::begin;
 use super::known::{self, Knowable};
 use super::program::{Program, argv0_of};
-use super::run::{begin, run_calling};
+use super::run::run_calling;
 use super::{Engine, Module, ProgramError};
 use crate::base::digest::Digest;
 use crate::kernel::guest::Guest;

@@ -7,6 +7,7 @@ mod compile_cost;
 mod config;
 mod deadline;
 mod generator;
+mod image;
 mod inspect;
 mod known;
 mod late;

@@ -1,4 +1,4 @@
-//! A program as a process.
+//! Runs the code of a program.
 
 use std::io;
 
@@ -6,63 +6,23 @@ use wasmtime::{
     Caller, Func, Instance, PoolConcurrencyLimitError, Store, UpdateDeadline, WasmBacktrace,
 };
 
-use super::config::{MODULES_MAX, QUICK_STACK_BYTES};
+use super::config::QUICK_STACK_BYTES;
 use super::deadline::StopAtDeadline;
+use super::prepare;
 use super::program::{Program, Runnable, UnknownImportCalled};
 use super::tier::Tier;
 use super::watchdog::Target;
-use super::{known, prepare};
 use crate::abi::{Calls, Process};
 use crate::base::exhausted::is_exhausted;
 use crate::kernel::guest::{Guest, Startup};
 use crate::kernel::machine::Machine;
 use crate::kernel::machine::limits::{Limit, Stop};
 use crate::kernel::process::outcome::{Outcome, RunError, Trap};
-use crate::kernel::process::schedule::{self, Ended, Finished, Image, Mode, Running};
+use crate::kernel::process::schedule::{self, Ended, Finished};
 
 /// Runs `program` and all that it starts, in `machine`, until it ends. Blocks the calling thread.
 pub fn run(program: &Program, machine: Machine, startup: Startup) -> Finished {
     schedule::run(Box::new(program.clone()), machine, startup)
-}
-
-impl Image for Program {
-    fn name(&self) -> &str {
-        Program::name(self)
-    }
-
-    fn mode(&self) -> Mode {
-        Mode::Module
-    }
-
-    fn live_max(&self) -> Option<u32> {
-        Some(MODULES_MAX)
-    }
-
-    fn start(self: Box<Self>, guest: Guest) -> Running {
-        Box::pin(process(*self, guest))
-    }
-}
-
-/// Begins the first turn of `guest`.
-///
-/// # Errors
-/// How it ended before.
-pub(super) fn begin(mut guest: Guest) -> Result<Guest, Ended> {
-    match guest.begin() {
-        Ok(()) => Ok(guest),
-        Err(stop) => Err(Ended { guest, outcome: Ok(stop.into()) }),
-    }
-}
-
-async fn process(program: Program, guest: Guest) -> Ended {
-    let guest = match begin(guest) {
-        Ok(guest) => guest,
-        Err(ended) => return ended,
-    };
-    match known::results_for(&program, &guest) {
-        None => run_calling(&program, guest, None).await.0,
-        Some(results) => known::process(&results, &program, guest).await,
-    }
 }
 
 /// Runs `program` as `guest`, and does `calls` with its calls, which come back.

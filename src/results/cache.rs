@@ -332,7 +332,9 @@ mod tests {
     use crate::results::TraceBuilder;
 
     fn trace(took_us: u64) -> Trace {
-        TraceBuilder::default().finish(action("a"), &[], Duration::from_micros(took_us)).unwrap()
+        TraceBuilder::default()
+            .finish(action("a").digest(), &[], Duration::from_micros(took_us))
+            .unwrap()
     }
 
     fn module() -> Digest {

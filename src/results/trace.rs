@@ -8,7 +8,6 @@ use std::time::Duration;
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::action::Action;
 use crate::base::digest::{Digest, DigestHasher};
 
 /// Longest answer that a trace has byte by byte; of longer ones it has the digest.
@@ -326,10 +325,9 @@ impl TraceBuilder {
         self.calls = Vec::new();
     }
 
-    /// The trace of a process of `action` with the arguments `command` that exited after it had run for `took`; `None` if
+    /// The trace of a process of the action with the digest `action`, with the arguments `command` that exited after it had run for `took`; `None` if
     /// it was abandoned.
-    pub fn finish(self, action: Action, command: &[Vec<u8>], took: Duration) -> Option<Trace> {
-        let action = action.digest();
+    pub fn finish(self, action: Digest, command: &[Vec<u8>], took: Duration) -> Option<Trace> {
         let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let command = command.iter().map(|arg| String::from_utf8_lossy(arg).into_owned()).collect();
         let Self { functions, calls, is_abandoned, .. } = self;
@@ -341,8 +339,8 @@ impl TraceBuilder {
 mod tests {
     use super::*;
 
-    fn action() -> Action {
-        Action::of_digest(Digest::of(b"action"))
+    fn action() -> Digest {
+        Digest::of(b"action")
     }
 
     fn function(name: &str) -> Function {

@@ -80,6 +80,16 @@ fn note_load(args: &ExecArgs, noted: &Noted, loaded: &LoadedPrograms) -> Loaded 
     })
 }
 
+/// Puts the load of PROGRAM into `report`; returns when it was loaded. The shell is not a module, and is not loaded: then
+/// it is `otherwise`.
+fn tell_load(noted: &Noted, otherwise: Instant, report: &mut Report) -> Instant {
+    let Some(load) = noted.lock().unwrap_or_else(PoisonError::into_inner).take() else {
+        return otherwise;
+    };
+    (report.cache_hit, report.unknown_imports) = (load.is_cached, load.unknown_imports);
+    load.at
+}
+
 fn module_name(path: &str) -> String {
     let name = path.rsplit(std::path::is_separator).next().unwrap_or_default();
     name.strip_suffix(".wasm").unwrap_or(name).to_owned()
@@ -135,13 +145,8 @@ fn perform(
     let result = sandbox.output_on(&request, stdio);
     drop(running);
     let run_ended = ambient::instant_now();
-    // The shell is not a module, and is not loaded.
-    let loaded = noted.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let loaded_at = loaded.as_ref().map_or(run_started, |load| load.at);
+    let loaded_at = tell_load(noted, run_started, report);
     report.timings.load_ms = ms(loaded_at.duration_since(started));
-    if let Some(load) = loaded {
-        (report.cache_hit, report.unknown_imports) = (load.is_cached, load.unknown_imports);
-    }
     let status = match result {
         Ok(result) => result.status,
         // The program's own file may be the one that changed on the disk.

@@ -1,0 +1,48 @@
+//! Programs as processes.
+
+use super::config::MODULES_MAX;
+use super::known;
+use super::program::Program;
+use super::run::run_calling;
+use crate::kernel::guest::Guest;
+use crate::kernel::process::schedule::{Ended, Image, Mode, Running};
+
+impl Image for Program {
+    fn name(&self) -> &str {
+        Program::name(self)
+    }
+
+    fn mode(&self) -> Mode {
+        Mode::Module
+    }
+
+    fn live_max(&self) -> Option<u32> {
+        Some(MODULES_MAX)
+    }
+
+    fn start(self: Box<Self>, guest: Guest) -> Running {
+        Box::pin(process(*self, guest))
+    }
+}
+
+/// Begins the first turn of `guest`.
+///
+/// # Errors
+/// How it ended before.
+pub(super) fn begin(mut guest: Guest) -> Result<Guest, Ended> {
+    match guest.begin() {
+        Ok(()) => Ok(guest),
+        Err(stop) => Err(Ended { guest, outcome: Ok(stop.into()) }),
+    }
+}
+
+async fn process(program: Program, guest: Guest) -> Ended {
+    let guest = match begin(guest) {
+        Ok(guest) => guest,
+        Err(ended) => return ended,
+    };
+    match known::results_for(&program, &guest) {
+        None => run_calling(&program, guest, None).await.0,
+        Some(results) => known::process(&results, &program, guest).await,
+    }
+}
