@@ -192,6 +192,10 @@ pub struct ResultsReport {
     pub misses: u64,
     /// Real time that the code of the hits took when it ran.
     pub saved_ms: f64,
+    /// Processes that ran although they were known, and did what was known.
+    pub rerun: u64,
+    /// Processes that ran although they were known, and did something else.
+    pub wrong: u64,
     /// Processes whose results were not kept, because they hold secrets.
     pub withheld: u64,
     /// Why code ran, for the first 1,000 processes.

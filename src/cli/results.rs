@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::args::groups::ResultArgs;
 use super::args::installation::ResultsAction;
-use super::exit::Usage;
+use super::exit::{Hinted, Usage};
 use super::home::cache_dir;
 use super::options;
 use super::report::{DifferenceReport, ResultsReport, ms};
@@ -73,7 +73,8 @@ impl Caching {
         let env = options::environment(env)?;
         let redaction = LazyLock::new(move || Secrets::of(&env));
         let is_secret = move |text: &[u8]| redaction.are_in(text);
-        let results = Arc::new(Results::new(cache()?).without_secrets(is_secret));
+        let results = Results::new(cache()?).without_secrets(is_secret).rerun(args.rerun);
+        let results = Arc::new(results);
         Ok(Some(Self { results, not_used, explains: args.explain }))
     }
 
@@ -82,10 +83,26 @@ impl Caching {
         self.not_used.is_none().then(|| self.results.clone())
     }
 
+    /// # Errors
+    /// A process that was run again did something else than what is known of it.
+    pub fn expect_right(&self) -> Result<()> {
+        let statistics = self.results.statistics();
+        if statistics.wrong.is_empty() {
+            return Ok(());
+        }
+        let wrong = statistics.wrong.iter().map(|wrong| {
+            let program = printable(&wrong.program);
+            format!("{program} (its call {} is another one)", wrong.call)
+        });
+        let hint = "`belljar cache results clear` removes them; whoever can write to the cache can make such results";
+        let error = WrongResults(wrong.collect()).into();
+        Err(Hinted { error, hint: hint.to_owned() }.into())
+    }
+
     /// What the cache was used for; says so if asked to.
     pub fn tell(&self, quiet: bool) -> ResultsReport {
         let statistics = self.results.statistics();
-        if let Some(why) = self.not_used.filter(|_| !quiet) {
+        if let Some(why) = self.not_used.filter(|_| self.explains) {
             note!("belljar: note: results are not cached: {why}");
         }
         if let Some(error) = statistics.error.filter(|_| !quiet) {
@@ -101,9 +118,10 @@ impl Caching {
             }
             let saved = Duration::from_millis(statistics.saved.as_millis() as u64);
             note!(
-                "belljar: {} answered from the cache, {} ran; {saved:?} saved",
+                "belljar: {} answered from the cache, {} ran, {} ran again; {saved:?} saved",
                 processes(statistics.hits),
                 statistics.misses,
+                statistics.rerun,
             );
         }
         let differences = statistics
@@ -114,6 +132,8 @@ impl Caching {
             hits: statistics.hits,
             misses: statistics.misses,
             saved_ms: ms(statistics.saved),
+            rerun: statistics.rerun,
+            wrong: statistics.wrong.len() as u64,
             withheld: statistics.withheld,
             differences: differences.collect(),
             not_used: self.not_used,
@@ -124,6 +144,11 @@ impl Caching {
 fn processes(number: u64) -> String {
     format!("{number} process{}", if number == 1 { "" } else { "es" })
 }
+
+/// Results of the cache are wrong.
+#[derive(thiserror::Error, Debug)]
+#[error("the cache has wrong results of {}", .0.join(", "))]
+pub struct WrongResults(Vec<String>);
 
 /// The cache of results of this user.
 fn cache() -> Result<ResultCache> {

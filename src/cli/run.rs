@@ -163,6 +163,7 @@ fn perform(
     }
     settled?;
     trace_failure.check("--trace")?;
+    caching.as_ref().map_or(Ok(()), Caching::expect_right)?;
     Ok(exit_code(args, &status, report))
 }
 

@@ -4,7 +4,6 @@
 //! the calls that were made are not made again, it gets their answers. See [`crate::results`].
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::program::Program;
 use super::run::run_calling;
@@ -71,8 +70,8 @@ pub(super) async fn process(
     let machine = guest.machine();
     let (version, memory) = (machine.kernel_version(), machine.limits().memory_bytes_max);
     let action = Action::new(program.digest(), guest.args(), version, memory);
-    if results.is_verified() {
-        return verified(results, action, program, guest).await;
+    if results.reruns_next() {
+        return rerun(results, action, program, guest).await;
     }
     let (guest, follower) = match follow(results, action, program, guest).await {
         Followed::ToTheEnd(ended) => return ended,
@@ -84,7 +83,7 @@ pub(super) async fn process(
     });
     let place = follower.as_ref().map_or(action, |follower| action.after(follower.answers()));
     let calls = follower.map_or_else(Calls::default, Calls::after);
-    run(results, (action, place), program, guest, calls).await.0
+    run(results, (action, place), program, guest, calls).await
 }
 
 /// The name under which `guest` was started, as a module may have many programs.
@@ -113,7 +112,10 @@ async fn follow(
     };
     let source = {
         let results = results.clone();
-        move |answers: &[Answer]| trace_after(&results, action, answers)
+        move |answers: &[Answer]| {
+            let place = if answers.is_empty() { action } else { action.after(answers) };
+            trace_at(&results, place)
+        }
     };
     let Some(follower) = Follower::new(source, player::number_of) else {
         return Followed::NotToTheEnd(guest, None);
@@ -135,9 +137,8 @@ async fn follow(
     }
 }
 
-/// A trace of `action` that goes on after `answers`.
-fn trace_after(results: &Results, action: Action, answers: &[Answer]) -> Option<Trace> {
-    let place = if answers.is_empty() { action } else { action.after(answers) };
+/// The trace at `place`.
+fn trace_at(results: &Results, place: Action) -> Option<Trace> {
     let cache = results.cache();
     let traces = cache.traces(place).map_err(|error| results.note_error(error)).ok()?;
     traces.iter().find_map(|info| {
@@ -159,6 +160,20 @@ async fn run(
     program: &impl Knowable,
     guest: Guest,
     calls: Calls,
+) -> Ended {
+    let (ended, trace) = run_taken_down(action, program, guest, calls).await;
+    if let Some(trace) = &trace {
+        store(results, program, place, trace);
+    }
+    ended
+}
+
+/// Runs `program` as `guest`; returns its trace, too, if it exited.
+async fn run_taken_down(
+    action: Action,
+    program: &impl Knowable,
+    guest: Guest,
+    calls: Calls,
 ) -> (Ended, Option<Trace>) {
     let program = match program.load() {
         Ok(program) => program,
@@ -167,54 +182,40 @@ async fn run(
     let begun = ambient::instant_now();
     let (ended, calls) = run_calling(&program, guest, Some(calls)).await;
     let took = ambient::elapsed_since(begun);
-    let hit_memory = ended.guest.machine().limits_hit().contains(&Limit::Memory);
-    let exited = matches!(ended.outcome, Ok(Outcome::Exited(_))) && !hit_memory;
-    let trace = calls
-        .filter(|_| exited)
-        .and_then(|calls| calls.into_trace(action, ended.guest.args(), took));
-    if let Some(trace) = &trace
-        && !results.keeps(trace)
-    {
-        results.note_withheld();
-    } else if let Some(trace) = &trace
-        && let Err(error) = results.cache().store(program.digest(), place, trace)
-    {
-        results.note_error(error);
-    }
+    let calls = calls.filter(|_| exited(&ended));
+    let trace = calls.and_then(|calls| calls.into_trace(action, ended.guest.args(), took));
     (ended, trace)
 }
 
+fn store(results: &Results, program: &impl Knowable, place: Action, trace: &Trace) {
+    if !results.keeps(trace) {
+        results.note_withheld();
+    } else if let Err(error) = results.cache().store(program.digest(), place, trace) {
+        results.note_error(error);
+    }
+}
+
 /// Runs `program` as `guest`, and compares its calls with those of the traces that it would have followed.
-async fn verified(
-    results: &Arc<Results>,
-    action: Action,
-    program: &impl Knowable,
-    guest: Guest,
-) -> Ended {
-    let (begun, name) = (ambient::instant_now(), name(&guest, program));
-    let loaded = match program.load() {
-        Ok(loaded) => loaded,
-        Err(error) => return Ended { guest, outcome: Err(error) },
-    };
-    let (ended, calls) = run_calling(&loaded, guest, Some(Calls::default())).await;
-    let took = ambient::elapsed_since(begun);
-    let trace = calls.and_then(|calls| calls.into_trace(action, ended.guest.args(), took));
-    let Some(made) = trace.filter(|_| exited(&ended)) else { return ended };
-    let mut known = trace_after(results, action, &[]);
-    while let Some(trace) = known {
-        match trace.compare(&made) {
+async fn rerun(results: &Results, action: Action, program: &impl Knowable, guest: Guest) -> Ended {
+    let name = name(&guest, program);
+    let (ended, trace) = run_taken_down(action, program, guest, Calls::default()).await;
+    let Some(made) = trace else { return ended };
+    let mut place = action;
+    while let Some(known) = trace_at(results, place) {
+        match known.compare(&made) {
             Compared::Same => {
-                results.note_hit(Duration::ZERO);
+                results.note_rerun();
                 return ended;
             }
             Compared::Differs { call } => {
                 results.note_wrong(WrongTrace { program: name, call });
                 return ended;
             }
-            Compared::Leaves { answers } => known = trace_after(results, action, &answers),
+            Compared::Leaves { answers } => place = action.after(&answers),
         }
     }
     results.note_miss(Difference { program: name, call: None });
+    store(results, program, place, &made);
     ended
 }
 

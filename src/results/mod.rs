@@ -4,6 +4,25 @@
 //! process that makes the calls of an earlier one, and gets the same answers, ends as that did, and its code need not
 //! run. A [`Trace`] has the calls of one process, with digests of their answers; a [`ResultCache`] keeps traces by
 //! [`Action`]. `engine/` makes the calls of a trace again, and runs the code from the first answer that differs.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use belljar::results::{ResultCache, Results};
+//! use belljar::{Command, Engine, EngineConfig, Machine, Program, Toolchains};
+//!
+//! let engine = Engine::new(EngineConfig { pool_slots: 0, ..EngineConfig::default() })?;
+//! let echo = Program::new(&engine, &Toolchains::default().resolve("echo")?.module()?)?;
+//! let folder = tempfile::tempdir()?;
+//! let results = Arc::new(Results::new(ResultCache::new(folder.path())));
+//! for _ in 0..2 {
+//!     let mut machine = Machine::builder().build()?;
+//!     machine.set_results(Some(results.clone()));
+//!     assert_eq!(Command::new(&echo).arg("hello").output(&mut machine)?.stdout, b"hello\n");
+//! }
+//! let statistics = results.statistics();
+//! assert_eq!((statistics.misses, statistics.hits), (1, 1));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod action;
 mod cache;

@@ -1,11 +1,13 @@
 //! What a cache of results was used for.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::cache::ResultCache;
 use super::trace::Trace;
+use crate::base::ambient;
 
 /// Most processes whose difference is kept.
 const DIFFERENCES_MAX: usize = 1000;
@@ -14,8 +16,10 @@ const DIFFERENCES_MAX: usize = 1000;
 pub struct Results {
     cache: ResultCache,
     is_secret: Option<IsSecret>,
-    /// Runs every process, and compares it with the traces that it would have been answered from.
-    is_verified: bool,
+    /// Of 100 processes, how many run although they are known.
+    rerun_percent: u8,
+    /// Draws which.
+    drawn: AtomicU64,
     statistics: Mutex<Statistics>,
 }
 
@@ -63,7 +67,9 @@ pub struct Statistics {
     pub differences: Vec<Difference>,
     /// Processes whose results were not kept, because they hold secrets.
     pub withheld: u64,
-    /// Traces that are wrong, when they are verified.
+    /// Processes that ran although they were known, and did what was known.
+    pub rerun: u64,
+    /// Processes that ran although they were known, and did something else.
     pub wrong: Vec<WrongTrace>,
     /// Why the cache could not be read or written.
     pub error: Option<String>,
@@ -72,7 +78,13 @@ pub struct Statistics {
 impl Results {
     /// Processes are answered from `cache`, and those that are not are added to it.
     pub fn new(cache: ResultCache) -> Self {
-        Self { cache, is_secret: None, is_verified: false, statistics: Mutex::default() }
+        Self {
+            cache,
+            is_secret: None,
+            rerun_percent: 0,
+            drawn: AtomicU64::new(ambient::wall_now_ns()),
+            statistics: Mutex::default(),
+        }
     }
 
     /// Processes that write, or are given in a short answer, what `is_secret` finds a secret in are not added.
@@ -90,10 +102,12 @@ impl Results {
         self.is_secret.as_ref().is_none_or(|is_secret| !trace.texts().any(|text| is_secret(text)))
     }
 
-    /// Every process runs, and is compared with the traces that it would have been answered from: see
-    /// [`Statistics::wrong`].
-    pub fn verifying(cache: ResultCache) -> Self {
-        Self { is_verified: true, ..Self::new(cache) }
+    /// Of 100 processes, `percent`, drawn by chance, run although they may be known, and are compared with what they
+    /// would have been answered from: see [`Statistics::wrong`]. Default: 0.
+    #[must_use]
+    pub fn rerun(mut self, percent: u8) -> Self {
+        self.rerun_percent = percent.min(100);
+        self
     }
 
     /// The cache.
@@ -101,9 +115,11 @@ impl Results {
         &self.cache
     }
 
-    /// Whether every process runs.
-    pub fn is_verified(&self) -> bool {
-        self.is_verified
+    /// Whether the next process runs in any case.
+    pub fn reruns_next(&self) -> bool {
+        // The step of a Weyl sequence: its high bits are spread evenly.
+        let drawn = self.drawn.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        (drawn >> 32) % 100 < self.rerun_percent.into()
     }
 
     fn lock(&self) -> MutexGuard<'_, Statistics> {
@@ -135,6 +151,11 @@ impl Results {
     /// The results of a process were not kept, because they hold a secret.
     pub fn note_withheld(&self) {
         self.lock().withheld += 1;
+    }
+
+    /// A process ran although it was known, and did what was known.
+    pub fn note_rerun(&self) {
+        self.lock().rerun += 1;
     }
 
     /// The trace of a process is wrong.

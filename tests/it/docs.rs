@@ -18,6 +18,7 @@ use crate::support::{self, package};
 const DOCUMENTS: &[(&str, Option<&str>)] = &[
     ("README.md", None),
     ("docs/cli.md", None),
+    ("docs/caching.md", None),
     ("docs/shell.md", None),
     ("docs/sandbox.md", None),
     ("docs/determinism.md", None),

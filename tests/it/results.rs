@@ -298,3 +298,78 @@ fn cache_results_lists_shows_and_removes() {
     project.belljar(&["cache", "results", "clear"]);
     assert_eq!(project.counts("run", &["wc", "a.txt"]).1, 1);
 }
+
+/// `--rerun` finds a result that someone made up.
+#[test]
+fn wrong_result_is_found_when_it_is_run_again() {
+    let project = Project::new();
+    project.write("a.txt", "one\n");
+    project.cached("run", &["cat", "a.txt"]);
+    let (report, _) = project.cached("run", &["--rerun=100", "cat", "a.txt"]);
+    assert_eq!((&report["results"]["rerun"], &report["cached"]), (&1.into(), &false.into()));
+
+    // The output of `cat` is what it hands over.
+    let results = project.0.path().join("cache/results-1");
+    let (path, bytes) = files(&results).into_iter().find(|(_, it)| !it.is_empty()).unwrap();
+    let mut body = bytes[belljar::Digest::BYTES..].to_vec();
+    let at = body.windows(4).rposition(|window| window == b"one\n").unwrap();
+    body[at..at + 3].copy_from_slice(b"two");
+    let digest = belljar::Digest::of(&body);
+    fs::write(path, [&digest.as_bytes()[..], &body].concat()).unwrap();
+    let (_, output) = project.cached("run", &["cat", "a.txt"]);
+    assert_eq!(stdout(&output), "two\n", "digests find damage, not lies");
+    let (report, output) = project.cached("run", &["--rerun=100", "cat", "a.txt"]);
+    assert_eq!((stdout(&output).as_str(), output.status.code()), ("one\n", Some(125)));
+    assert_eq!(report["results"]["wrong"], 1);
+    let said = stderr(&output);
+    assert!(said.contains("the cache has wrong results of cat (its call "), "{said}");
+    assert!(said.contains("`belljar cache results clear`"), "{said}");
+}
+
+/// A trace that someone made up may have a wrong result, and nothing worse.
+#[test]
+fn hostile_traces_never_panic() {
+    use std::sync::Arc;
+
+    use belljar::results::{ResultCache, Results};
+    use belljar::{Command, Digest, Machine, Program, Toolchains};
+
+    use crate::support::plans::Chance;
+
+    let folder = tempfile::tempdir().unwrap();
+    let module = Toolchains::default().resolve("wc").unwrap().module().unwrap();
+    let wc = Program::new(crate::support::engine(), &module).unwrap();
+    let results = Arc::new(Results::new(ResultCache::new(folder.path())));
+    let run = || {
+        let mut machine = Machine::builder().build().unwrap();
+        machine.set_results(Some(results.clone()));
+        machine.vfs_mut().write("/tmp/a.txt", b"one two\n", 0).unwrap();
+        Command::new(&wc).arg("/tmp/a.txt").output(&mut machine).unwrap()
+    };
+    let expected = run();
+    let trace = results.cache().all().unwrap().remove(0);
+    let good = fs::read(&trace.path).unwrap();
+    let mut chance = Chance::new(7);
+    let mut followed = 0;
+    for _ in 0..crate::support::number_from_env("BELLJAR_TEST_HOSTILE_TRACES", 2000) {
+        let mut body = good[Digest::BYTES..].to_vec();
+        for _ in 0..=chance.below(3) {
+            let at = chance.below(body.len());
+            match chance.below(4) {
+                0 => body[at] = chance.below(256) as u8,
+                1 => body[at] ^= 1 << chance.below(8),
+                2 => drop(body.drain(at..body.len().min(at + 1 + chance.below(8)))),
+                _ => body.insert(at, chance.below(256) as u8),
+            }
+        }
+        for other in results.cache().all().unwrap() {
+            fs::remove_file(other.path).unwrap();
+        }
+        fs::create_dir_all(trace.path.parent().unwrap()).unwrap();
+        let digest = Digest::of(&body);
+        fs::write(&trace.path, [&digest.as_bytes()[..], &body].concat()).unwrap();
+        let output = run();
+        followed += usize::from(output.stdout != expected.stdout || !output.status.success());
+    }
+    assert!(followed > 0, "some traces were followed where they are wrong");
+}

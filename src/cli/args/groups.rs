@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::builder::{FalseyValueParser, OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
 use super::values::{
@@ -68,8 +68,12 @@ pub struct AnswerArgs {
 #[derive(Args, Clone, Debug)]
 pub struct ResultArgs {
     /// Answer processes from the results of earlier ones, where all that they ask would be answered as then
-    #[arg(long, help_heading = "Results")]
+    #[arg(long, env = "BELLJAR_CACHE_RESULTS", value_parser = FalseyValueParser::new(), help_heading = "Results")]
     pub cache_results: bool,
+
+    /// Of 100 processes, how many run although they are known, and are compared with what is known
+    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=100), help_heading = "Results")]
+    pub rerun: u8,
 
     /// Say of each process that ran what differed from earlier runs
     #[arg(long, requires = "cache_results", help_heading = "Results")]

@@ -178,6 +178,7 @@ fn perform(
         tell_changes(before, &mut sandbox, &args.id, report);
     }
     report.timings.changes_ms = ms(ambient::elapsed_since(run_ended));
+    caching.map_or(Ok(()), Caching::expect_right)?;
     Ok(exit::of_outcome(status.outcome()))
 }
 
