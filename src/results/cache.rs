@@ -11,7 +11,7 @@
 //! the answers up to the first that differs ([`Action::after`]). So a lookup reads the first trace of the action, and one
 //! more at each answer that differs, however many there are.
 //!
-//! A file has the digest of what follows, which is a [`Trace`] in the format of postcard. Files are written whole and
+//! A file has the form of [`Trace::to_bytes`]. Files are written whole and
 //! renamed, never changed, and named for their digest, so any number of processes can share a cache. The time of a file
 //! is that of its last use, to the hour: beyond its size limit, the cache loses what was used least recently.
 //!
@@ -132,7 +132,7 @@ impl ResultCache {
     /// Reads the trace `info`; `None` if it is gone. A damaged one is removed.
     pub fn read(&self, info: &TraceInfo) -> Option<Trace> {
         let bytes = disk::read_at_most(&info.path, FILE_BYTES_MAX).ok()??;
-        let trace = decode(&bytes);
+        let trace = Trace::from_bytes(&bytes);
         if trace.is_none() {
             // What cannot be removed is found damaged again.
             let _ = disk::remove_file(&info.path);
@@ -175,15 +175,15 @@ impl ResultCache {
             disk::create_private_dir_all(disk::folder_of(&marker))?;
             atomic_file::write_unsynced(&marker, &[])?;
         }
-        // It has no part that cannot be serialized.
-        let body = postcard::to_allocvec(trace).expect("a trace can be serialized");
-        let digest = Digest::of(&body);
+        let bytes = trace.to_bytes();
+        let (digest, _) = bytes.split_at(Digest::BYTES);
+        let digest = Digest::from_bytes(digest.try_into().expect("it has that length"));
         let path = folder.join(digest.to_string());
         if disk::metadata(&path).is_ok() {
             // Another process stored it meanwhile.
             return Ok(());
         }
-        atomic_file::write_unsynced(&path, &[digest.as_bytes(), &body])?;
+        atomic_file::write_unsynced(&path, &[&bytes])?;
         for gone in infos(&folder)?.iter().skip(TRACES_MAX) {
             disk::remove_file(&gone.path)?;
         }
@@ -313,17 +313,6 @@ fn is_digest(name: &str) -> bool {
 
 fn modified(metadata: &Metadata) -> SystemTime {
     metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH)
-}
-
-/// The trace in the content of a file; `None` if that is damaged.
-pub(super) fn decode(bytes: &[u8]) -> Option<Trace> {
-    let (digest, body) = bytes.split_at_checked(Digest::BYTES)?;
-    if Digest::of(body).as_bytes() != digest {
-        return None;
-    }
-    let trace: Trace = postcard::from_bytes(body).ok()?;
-    let is_whole = trace.calls.iter().all(|call| trace.function(call).is_some());
-    is_whole.then_some(trace)
 }
 
 #[cfg(test)]

@@ -205,6 +205,26 @@ impl Trace {
         Duration::from_micros(self.took_us)
     }
 
+    /// The form in which a cache keeps it: the digest of what follows, which is the trace in the format of postcard.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let bytes = vec![0; Digest::BYTES];
+        let mut bytes = postcard::to_extend(self, bytes).expect("no part of it has an unknown length");
+        let digest = Digest::of(&bytes[Digest::BYTES..]);
+        bytes[..Digest::BYTES].copy_from_slice(digest.as_bytes());
+        bytes
+    }
+
+    /// The trace with these bytes; `None` if they are damaged.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (digest, body) = bytes.split_at_checked(Digest::BYTES)?;
+        if Digest::of(body).as_bytes() != digest {
+            return None;
+        }
+        let trace: Self = postcard::from_bytes(body).ok()?;
+        let is_whole = trace.calls.iter().all(|call| trace.function(call).is_some());
+        is_whole.then_some(trace)
+    }
+
     /// The function of `call`; `None` if the trace is damaged.
     pub fn function(&self, call: &Call) -> Option<&Function> {
         self.functions.get(usize::from(call.function))
@@ -378,8 +398,10 @@ mod tests {
     #[test]
     fn traces_round_trip() {
         let trace = trace(&[("a", 1, &known(0, b"x")), ("b", 2, &known(28, &[7; 1000]))]);
-        let bytes = postcard::to_allocvec(&trace).unwrap();
-        assert_eq!(postcard::from_bytes::<Trace>(&bytes).unwrap(), trace);
+        let mut bytes = trace.to_bytes();
+        assert_eq!(Trace::from_bytes(&bytes), Some(trace));
+        bytes[40] ^= 1;
+        assert_eq!(Trace::from_bytes(&bytes), None);
     }
 
     #[test]
