@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
+use belljar::results::{ResultCache, Results};
 use belljar::{Limit, Limits, Outcome, Source};
 
 use super::flags::{BOTH, CREAT, DIRECTORY, READ, WRITE};
@@ -283,4 +284,36 @@ fn random_calls_neither_panic_nor_trap_and_repeat() {
         assert!(first == run(&mut world(seed)), "seed {seed} is not the same twice");
     }
     println!("{SCRIPTS} scripts of {CALLS} calls, {exits} ended by proc_exit");
+}
+
+/// A script whose results are known does the same in the same world, and in another one as if it were not known.
+#[test]
+fn random_calls_are_the_same_if_they_are_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let results = Arc::new(Results::new(ResultCache::new(folder.path())));
+    let outcome = |mut world: World, seed: u64| {
+        let run = world.run_until(&script(seed));
+        let dump = (run.answers, run.memory);
+        (run.outcome, run.stdout, dump, world.tree(), world.machine.elapsed())
+    };
+    let known = |mut world: World, seed: u64| {
+        world.machine.set_results(Some(results.clone()));
+        outcome(world, seed)
+    };
+    let other = |seed: u64| {
+        let mut world = world(seed);
+        world.file("f", if seed.is_multiple_of(2) { b"changed" } else { b"longer content" });
+        world.dir("new");
+        world
+    };
+    for seed in 0..SCRIPTS {
+        let (same, changed) = (outcome(world(seed), seed), outcome(other(seed), seed));
+        for round in 0..2 {
+            assert!(same == known(world(seed), seed), "seed {seed}, round {round}: a known run");
+            assert!(changed == known(other(seed), seed), "seed {seed}, round {round}: another world");
+        }
+    }
+    let statistics = results.statistics();
+    assert_eq!(statistics.error, None);
+    assert!(statistics.hits > SCRIPTS && statistics.misses >= SCRIPTS, "{statistics:?}");
 }

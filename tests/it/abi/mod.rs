@@ -41,16 +41,16 @@ fn defined() -> Vec<(bool, String)> {
     let path = support::package().join("src/abi/preview1/mod.rs");
     let source = std::fs::read_to_string(path).unwrap();
     let mut found = Vec::new();
-    let arms: Vec<&str> = source.split(" => ").collect();
-    for arm in arms.windows(2) {
-        if !arm[1].trim_start_matches(['{', ' ', '\n']).starts_with("linker.func_wrap") {
+    for line in source.lines() {
+        let Some((pattern, bound)) = line.trim_start().split_once(" => ") else { continue };
+        let bound = bound.trim_start_matches("binding.");
+        if !["is(", "waits("].iter().any(|how| bound.starts_with(how)) {
             continue;
         }
-        let pattern = arm[0].rsplit('\n').next().unwrap();
         let name = pattern.split('"').nth(1).unwrap();
         let function = format!("::{name}");
-        assert!(arm[1].contains(&function), "{name} is another function: {}", arm[1]);
-        found.push((pattern.contains("is_unstable"), name.to_owned()));
+        assert!(bound.contains(&function), "{name} is another function: {bound}");
+        found.push((pattern.contains("MODULE_UNSTABLE"), name.to_owned()));
     }
     found
 }
