@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::exit;
 use super::loaded::LoadedPrograms;
 use crate::kernel::process::TrappedProcess;
+pub use crate::kernel::vfs::ReportedChange as Change;
 use crate::{ExitStatus, Limit, Machine, Outcome};
 
 /// How a run ended.
@@ -162,37 +163,6 @@ impl Report {
     pub fn to_line(&self) -> String {
         // NaN becomes null, and all keys are strings.
         serde_json::to_string(self).expect("a report can be said in JSON") + "\n"
-    }
-}
-
-/// One changed file.
-#[derive(Serialize, Debug)]
-pub struct Change {
-    /// Where it is mounted.
-    pub mount: String,
-    /// Its path below that.
-    pub path: String,
-    /// `added`, `modified`, `deleted`, or these after `directory_`, `symlink_` or `special_`; `times`
-    /// if nothing but those changed.
-    pub kind: &'static str,
-    /// The path that it had before, if it was moved.
-    pub renamed_from: Option<String>,
-    /// Whether its owner may execute it, if it is a file that was added or modified.
-    pub executable: Option<bool>,
-}
-
-impl Change {
-    /// Whether nothing but times changed.
-    pub fn is_of_times(&self) -> bool {
-        self.kind == "times"
-    }
-
-    /// Its path: relative to the worktree, or absolute in the namespace if it is elsewhere.
-    pub fn shown_path(&self) -> String {
-        match self.mount.as_str() {
-            crate::WORKTREE => self.path.clone(),
-            mount => format!("{}/{}", mount.trim_end_matches('/'), self.path),
-        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! A sandbox: a machine and its specification.
 
 use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,8 +15,9 @@ use super::backend::{
 use crate::base::errno::Errno;
 use crate::host::{HostError, HostHandle, SessionHost, SessionHostBuilder};
 use crate::kernel::io::stdio::{Input, OutputStream, Stdio};
+use crate::kernel::machine::interrupt::Interrupt;
 use crate::kernel::machine::limits::Limits;
-use crate::kernel::machine::{Machine, MachineBuilder, MachineError};
+use crate::kernel::machine::{Machine, MachineBuilder, MachineError, WORKTREE};
 use crate::kernel::process::TrappedProcess;
 use crate::kernel::process::outcome::{Outcome, RunError};
 use crate::kernel::process::programs::Programs;
@@ -28,6 +31,9 @@ use crate::process::{self, Command};
 /// Makes the host of a session: its command policy, bridge, answers to questions and credentials.
 /// The network policy is that of the specification. The specification may not have an id yet.
 pub type MakeHost = Arc<dyn Fn(&SandboxSpec) -> SessionHostBuilder + Send + Sync>;
+
+/// Opens the directory of the host that a mount names.
+pub type OpenDir<'o> = &'o dyn Fn(&Path) -> io::Result<HostDir>;
 
 /// A sandbox: a session with its own files, clock, random numbers and rules, in which programs run
 /// one after the other.
@@ -86,8 +92,22 @@ impl Sandbox {
         spec: SandboxSpec,
         make_host: MakeHost,
     ) -> Result<Self, SandboxError> {
+        Self::provision_opening(programs, spec, make_host, &HostDir::open)
+    }
+
+    /// Like [`Sandbox::provision_with`], with host directories that `open` opens: for a caller that resolves their paths
+    /// beneath directories of its own.
+    ///
+    /// # Errors
+    /// As [`Sandbox::provision`].
+    pub fn provision_opening(
+        programs: Arc<dyn Programs>,
+        spec: SandboxSpec,
+        make_host: MakeHost,
+        open: OpenDir<'_>,
+    ) -> Result<Self, SandboxError> {
         let contents = Arc::new(Contents::default());
-        Self::provision_from(programs, spec, make_host, &contents, Beginning::Now)
+        Self::provision_from(programs, spec, make_host, &contents, Beginning::Now, open)
     }
 
     /// Like [`Sandbox::provision_with`]; contents of host directories are kept in `contents`.
@@ -97,6 +117,7 @@ impl Sandbox {
         make_host: MakeHost,
         contents: &Arc<Contents>,
         beginning: Beginning,
+        open: OpenDir<'_>,
     ) -> Result<Self, SandboxError> {
         check_env(&spec.env)?;
         spec.mounts = effective_mounts(&["/tmp", MEMORY_DIR, OUTPUTS_DIR], spec.mounts)?;
@@ -110,7 +131,7 @@ impl Sandbox {
         let handle = host.handle();
         builder = builder.host(host);
         for mount in &spec.mounts {
-            builder = with_mount(builder, mount, contents, beginning)?;
+            builder = with_mount(builder, mount, contents, beginning, open)?;
         }
         let machine = builder.build().map_err(|error| match error {
             MachineError::Mount { path, errno } => {
@@ -167,6 +188,20 @@ impl Sandbox {
         &self.spec.mounts
     }
 
+    /// Where its programs start, and its relative paths begin, by default: the worktree, or else the root.
+    pub fn start_dir(&self) -> &'static str {
+        let has_worktree = self.spec.mounts.iter().any(|mount| mount.target == WORKTREE);
+        if has_worktree { WORKTREE } else { "/" }
+    }
+
+    /// `path` from the root; a relative one begins in [`Sandbox::start_dir`].
+    pub fn absolute(&self, path: &str) -> String {
+        match self.start_dir() {
+            _ if path.starts_with('/') => path.to_owned(),
+            start => format!("{}/{path}", start.trim_end_matches('/')),
+        }
+    }
+
     /// The data of the caller.
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         &self.spec.metadata
@@ -197,7 +232,7 @@ impl Sandbox {
             let message = format_args!("a mount already exists at {}", mount.target);
             return Err(SandboxError::lifecycle(id, message));
         }
-        let source = source_of(&mount, &self.contents, Beginning::Now)?;
+        let source = source_of(&mount, &self.contents, Beginning::Now, &HostDir::open)?;
         let now = self.machine.now_ns();
         let read_only = mount.access == FilesystemAccess::ReadOnly;
         let mtimes = self.spec.mtimes;
@@ -356,9 +391,19 @@ impl Sandbox {
         self.machine.vfs_mut().apply()
     }
 
+    /// The time of its own clock, in nanoseconds since the Unix epoch.
+    pub fn now_ns(&mut self) -> u64 {
+        self.machine.now_ns()
+    }
+
     /// The time since the start of the session on its own clock.
     pub fn elapsed(&mut self) -> Duration {
         self.machine.elapsed()
+    }
+
+    /// Sets what ends later execs of this session, but not of its forks, from another thread, as their timeout would.
+    pub fn set_interrupt(&mut self, interrupt: Option<Interrupt>) {
+        self.machine.set_interrupt(interrupt);
     }
 
     /// The machine, for reading.
@@ -419,11 +464,12 @@ fn source_of(
     mount: &SandboxMount,
     contents: &Arc<Contents>,
     beginning: Beginning,
+    open: OpenDir<'_>,
 ) -> Result<Source, SandboxError> {
     Ok(match &mount.source {
         MountSource::Memory => Source::Memory,
         MountSource::Host(path) => {
-            let dir = HostDir::open(path).map_err(|source| SandboxError::Io {
+            let dir = open(path).map_err(|source| SandboxError::Io {
                 what: format!("cannot open the directory {} to mount it", path.display()),
                 source,
             })?;
@@ -441,8 +487,9 @@ fn with_mount(
     mount: &SandboxMount,
     contents: &Arc<Contents>,
     beginning: Beginning,
+    open: OpenDir<'_>,
 ) -> Result<MachineBuilder, SandboxError> {
-    let source = source_of(mount, contents, beginning)?;
+    let source = source_of(mount, contents, beginning, open)?;
     Ok(match mount.access {
         FilesystemAccess::ReadOnly => builder.mount_read_only(&mount.target, source),
         FilesystemAccess::ReadWrite => builder.mount(&mount.target, source),

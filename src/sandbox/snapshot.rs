@@ -15,7 +15,7 @@ use crate::kernel::machine::clock::DEFAULT_START_NS;
 use crate::kernel::machine::fork::SavedMachine;
 use crate::kernel::machine::limits::Limits;
 use crate::kernel::process::programs::Programs;
-use crate::kernel::vfs::{Contents, Mtimes, RestoreError};
+use crate::kernel::vfs::{Contents, HostDir, Mtimes, RestoreError};
 use crate::net::EgressPolicy;
 use crate::store::{Cas, StoreError, read_slice};
 
@@ -212,7 +212,14 @@ impl SnapshotStore {
         let contents = Arc::new(Contents::of_store(self.cas.clone()));
         let sandbox = programs(&spec).and_then(|programs| {
             let make_host: MakeHost = Arc::new(|_| SessionHost::builder());
-            Sandbox::provision_from(programs, spec, make_host, &contents, Beginning::Earlier)
+            Sandbox::provision_from(
+                programs,
+                spec,
+                make_host,
+                &contents,
+                Beginning::Earlier,
+                &HostDir::open,
+            )
         });
         let mut sandbox = sandbox.map_err(|error| SnapshotError::Provision {
             id: id.to_string(),

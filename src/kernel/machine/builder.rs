@@ -318,6 +318,7 @@ impl MachineBuilder {
             limits: self.limits,
             timeouts: self.timeouts,
             lacks: self.lacks,
+            interrupt: None,
             trace: None,
             tape: self.tape,
             kernel_version,

@@ -5,6 +5,7 @@ pub mod clock;
 pub mod config;
 mod error;
 pub mod fork;
+pub mod interrupt;
 pub mod lack;
 pub mod limits;
 pub mod memory;
@@ -22,6 +23,7 @@ pub use self::builder::MachineBuilder;
 use self::clock::{Clock, ClockId, DEFAULT_START_NS, VirtualClock};
 use self::config::KERNEL_VERSION;
 pub use self::error::MachineError;
+use self::interrupt::Interrupt;
 use self::lack::Lacks;
 use self::limits::Limits;
 use self::random::Random;
@@ -88,6 +90,8 @@ pub struct Machine {
     pub(crate) timeouts: Timeouts,
     /// Where recorded runs lacked host resources.
     pub(crate) lacks: Lacks,
+    /// Ends runs from another thread.
+    pub(crate) interrupt: Option<Interrupt>,
     pub(crate) trace: Option<Trace>,
     /// Records what crosses the boundary.
     pub(crate) tape: Option<Recorder>,
@@ -132,6 +136,7 @@ impl Machine {
             limits,
             timeouts: Timeouts::default(),
             lacks: Lacks::default(),
+            interrupt: None,
             trace: None,
             tape: None,
             kernel_version: KERNEL_VERSION,
@@ -152,6 +157,11 @@ impl Machine {
     /// Sets what answers host calls from now on.
     pub fn set_host(&mut self, host: impl Host + 'static) {
         self.host = Some(Arc::new(host));
+    }
+
+    /// Sets what ends later runs from another thread, as their timeout would. Default: nothing.
+    pub fn set_interrupt(&mut self, interrupt: Option<Interrupt>) {
+        self.interrupt = interrupt;
     }
 
     /// The namespace.

@@ -22,6 +22,9 @@ pub use apply::{Applied, ApplyError};
 pub use diff::between::{CompareError, diff_between, diff_overlays};
 pub use diff::file_version::FileVersion;
 pub use diff::git_patch::{is_in_unified_diff, render_unified_diff};
+pub use diff::report::{
+    ReportedChange, refused_by_git, render_reported_diff, reported_changes, reported_changes_since,
+};
 pub use diff::{DiffEntry, DiffError, DiffKind};
 pub use journal::error::JournalError;
 pub use journal::recovery::{ChangedKind, ChangedSince};
