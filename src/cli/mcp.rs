@@ -6,20 +6,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use serde_json::json;
 
 use super::args::groups::CompileArgs;
 use super::args::mcp::McpArgs;
+use super::args::replay::ReplayArgs;
 use super::args::values::SHELL;
 use super::compile::Compiler;
-use super::exit::{Usage, describe};
+use super::exit::{DIFFERENT, Usage, describe};
 use super::home::{cache_dir, installed_toolchains, journals, journals_dir};
 use super::mounts::hidden;
 use super::recover::{RecoveryMessages, before_opening};
 use super::setup::POOL_SLOTS;
+use super::text::count;
 use crate::base::{ambient, atomic_file, disk};
 use crate::kernel::vfs::Applied;
 use crate::mcp::http::{Listening, Token};
-use crate::mcp::{Call, CallTape, Environment, Loaded, Policy, ProgramInfo, Server, protocol};
+use crate::mcp::{
+    self, Call, CallDifference, CallReplayError, CallTape, Environment, Loaded, Policy,
+    ProgramInfo, ReplayedCalls, Server, protocol,
+};
 use crate::process::ShellImage;
 use crate::{EngineConfig, Manifest, Overlay, Resolved, ToolchainPrograms, Toolchains};
 
@@ -62,6 +68,50 @@ pub fn run(args: &McpArgs) -> Result<u8> {
         note!("belljar: {records} records on the tape {}", path.display());
     }
     Ok(0)
+}
+
+/// Makes the calls on a tape of a server again.
+pub fn replay(args: &ReplayArgs) -> Result<u8> {
+    let compile = CompileArgs {
+        tier: args.tier,
+        background: false,
+        no_background: true,
+        compile_timeout: args.timeout,
+        max_compile_memory: EngineConfig::default().compile_memory_bytes_max,
+    };
+    let here = Here { toolchain: args.toolchain.clone(), compile };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let replaying = mcp::replay(&args.tape, Box::new(here));
+    let done = runtime.block_on(async { tokio::time::timeout(args.timeout, replaying).await });
+    let Ok(done) = done else {
+        bail!("the replay was ended after {:?} (raise it with --timeout)", args.timeout);
+    };
+    match done {
+        Ok(ReplayedCalls { equal, left_out }) => {
+            if args.json {
+                say!("{}", json!({ "equal": true, "calls": equal, "left_out": left_out }));
+            } else if !args.quiet {
+                let calls = count(usize::try_from(equal).unwrap_or(usize::MAX), "call");
+                note!("belljar: {calls} got the same answers, {left_out} were not compared");
+            }
+            Ok(0)
+        }
+        Err(CallReplayError::Different(difference)) => {
+            let CallDifference { seq, tool, arguments, expected, found } = *difference;
+            if args.json {
+                let line = json!({
+                    "equal": false, "seq": seq, "tool": tool, "arguments": arguments,
+                    "expected": expected, "found": found,
+                });
+                say!("{line}");
+            } else {
+                complain!("belljar: record {seq}: {tool} has another answer");
+                complain!("  arguments: {arguments}\n  on the tape: {expected}\n  now: {found}");
+            }
+            Ok(DIFFERENT)
+        }
+        Err(error) => Err(error).context("cannot replay it"),
+    }
 }
 
 async fn serve(args: &McpArgs, server: &Arc<Server>, token: Option<Token>) -> Result<()> {

@@ -205,6 +205,13 @@ impl Client {
         Ok(Held { slot, live })
     }
 
+    /// Counts an output of the sandbox `id`, for a replay that does not run its program.
+    pub(super) async fn skip_output(&self, id: &str) {
+        if let Ok(mut held) = self.hold(id, &Call::new()).await {
+            held.live().outputs.keep(Vec::new(), Vec::new(), u64::MAX);
+        }
+    }
+
     fn not_found(&self, id: &str) -> ToolError {
         let known: Vec<String> = locked(&self.table).slots.keys().cloned().collect();
         let id = printable(&id.chars().take(64).collect::<String>());
@@ -219,19 +226,28 @@ impl Client {
         ))
     }
 
-    /// Adds `live` as a sandbox, under the id `chosen` or a new one; returns its id.
-    pub(super) fn admit(&self, chosen: Option<String>, live: Live) -> Result<String, ToolError> {
+    /// The id of a new sandbox: the one that was chosen, or a new one.
+    pub(super) fn new_id(&self, chosen: Option<String>) -> String {
         let mut table = locked(&self.table);
-        let id = match chosen {
-            Some(id) => id,
-            None => loop {
+        chosen.unwrap_or_else(|| {
+            loop {
                 table.made += 1;
                 let id = format!("sandbox-{}", table.made);
                 if !table.slots.contains_key(&id) {
                     break id;
                 }
-            },
-        };
+            }
+        })
+    }
+
+    /// Its number at the server, from 1.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Adds `live` as the sandbox `id`; returns the id.
+    pub(super) fn admit(&self, id: String, live: Live) -> Result<String, ToolError> {
+        let mut table = locked(&self.table);
         if table.slots.contains_key(&id) {
             return Err(taken(&id));
         }
@@ -289,6 +305,13 @@ impl Client {
         described.collect()
     }
 
+    /// Records that the sandbox `id` is dropped without a call for it.
+    fn record_drop(&self, id: &str) {
+        if let Some(tape) = &self.server.tape {
+            tape.record_drop(self.number, id);
+        }
+    }
+
     pub(super) fn drop_idle(&self, idle: Duration) {
         let slots: Vec<Arc<Slot>> = locked(&self.table).slots.values().cloned().collect();
         for slot in slots {
@@ -299,6 +322,7 @@ impl Client {
             if let Ok(mut live) = slot.live.try_lock() {
                 *live = None;
                 self.forget(&slot.id);
+                self.record_drop(&slot.id);
             }
         }
     }
@@ -307,6 +331,7 @@ impl Client {
     pub fn leave(&self) {
         let slots = std::mem::take(&mut locked(&self.table).slots);
         for slot in slots.into_values() {
+            self.record_drop(&slot.id);
             if let Some(call) = locked(&slot.current).clone() {
                 call.cancel();
             }

@@ -47,6 +47,7 @@ impl Write for Capture {
 }
 
 /// The output of one exec.
+#[derive(Debug)]
 pub(super) struct Output {
     pub number: u64,
     pub stdout: Vec<u8>,

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
+
 use crate::base::disk::DiskError;
 use crate::host::{CommandPolicy, PolicyError as CommandPolicyError};
 use crate::net::EgressPolicy;
@@ -26,8 +28,15 @@ pub struct Policy {
     pub allow_origins: Vec<String>,
     /// The limits.
     pub bounds: Bounds,
-    /// The text of the file that it came from, for a tape.
-    pub(super) text: String,
+    /// The texts of the files that it came from, for a tape.
+    pub(super) texts: PolicyTexts,
+}
+
+/// The texts of a policy file, and of the command policy that it names.
+#[derive(Clone, Default, Serialize, Deserialize)]
+pub(super) struct PolicyTexts {
+    pub policy: Option<String>,
+    pub commands: Option<String>,
 }
 
 /// A directory of the host that a client may mount.

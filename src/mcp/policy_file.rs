@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::bounds::{Bounds, TEXT_BYTES_MAX};
-use super::policy::{Folder, Policy, PolicyError};
+use super::policy::{Folder, Policy, PolicyError, PolicyTexts};
 use crate::base::disk;
 use crate::host::CommandPolicy;
 use crate::net::{EgressPolicy, EgressRule};
@@ -75,6 +75,23 @@ impl Policy {
     /// # Errors
     /// [`PolicyError`].
     pub fn from_json(path: &Path, text: &str) -> Result<Self, PolicyError> {
+        Self::parse(path, text, |commands| Ok(CommandPolicy::read_text(commands)?))
+    }
+
+    /// The policy whose texts a tape has.
+    ///
+    /// # Errors
+    /// [`PolicyError`].
+    pub(super) fn of_texts(tape: &Path, texts: &PolicyTexts) -> Result<Self, PolicyError> {
+        let Some(text) = &texts.policy else { return Ok(Self::default()) };
+        Self::parse(tape, text, |_| Ok(texts.commands.clone().unwrap_or_default()))
+    }
+
+    fn parse(
+        path: &Path,
+        text: &str,
+        read: impl FnOnce(&Path) -> Result<String, PolicyError>,
+    ) -> Result<Self, PolicyError> {
         let file = path.display().to_string();
         let parsed: File = serde_json::from_str(text).map_err(|error| {
             // serde_json ends its message with the place.
@@ -98,8 +115,13 @@ impl Policy {
         let dir = disk::folder_of(path);
         let folders: Vec<Folder> = parsed.folders.into_iter().map(|it| it.beside(dir)).collect();
         check_folders(&folders).map_err(wrong)?;
+        let mut texts = PolicyTexts { policy: Some(text.to_owned()), commands: None };
         let commands = match &parsed.host_policy {
-            Some(policy) => CommandPolicy::read(&dir.join(policy))?,
+            Some(policy) => {
+                let path = dir.join(policy);
+                let text = texts.commands.insert(read(&path)?);
+                CommandPolicy::from_json(&path.display().to_string(), text)?
+            }
             None => CommandPolicy::default(),
         };
         let allowed =
@@ -112,7 +134,7 @@ impl Policy {
             commands,
             allow_origins: parsed.allow_origins,
             bounds: parsed.limits,
-            text: text.to_owned(),
+            texts,
         })
     }
 }

@@ -1,6 +1,7 @@
 //! A server: what all its clients share.
 
 use std::collections::HashMap;
+use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -13,6 +14,8 @@ use super::environment::{Environment, Loaded};
 use super::policy::{Folder, Policy};
 use super::tape::CallTape;
 use crate::HostDir;
+use crate::kernel::vfs::{Layer, TapedLayer, TapedTree, VPath};
+use crate::sandbox::Directory;
 
 /// What all clients of a server share: the policy, the open directories of the host, the programs, and the bounds.
 pub struct Server {
@@ -20,8 +23,7 @@ pub struct Server {
     pub(super) environment: Box<dyn Environment>,
     pub(super) budget: Arc<Budget>,
     pub(super) running: Arc<Semaphore>,
-    /// The directories of the policy, by name, opened once.
-    roots: HashMap<String, Root>,
+    roots: Roots,
     loaded: Mutex<Loaded>,
     clients: Mutex<Vec<Weak<Client>>>,
     clients_made: AtomicU64,
@@ -30,10 +32,19 @@ pub struct Server {
     pub(super) applying: Mutex<()>,
 }
 
-/// A directory of the policy.
-pub(super) struct Root {
-    pub folder: Folder,
-    pub dir: HostDir,
+/// The directories of the policy.
+enum Roots {
+    /// By name, opened once.
+    Host(HashMap<String, HostDir>),
+    /// On the tape that is replayed, and whether names in them are found only in their stored spelling.
+    Taped(Arc<TapedTree>, bool),
+}
+
+/// A directory beneath one of the policy.
+pub(super) struct OpenedFolder {
+    pub directory: Directory,
+    /// Its path on the host.
+    pub path: PathBuf,
 }
 
 /// A server cannot begin.
@@ -67,19 +78,40 @@ impl Server {
         tape: Option<CallTape>,
     ) -> Result<Arc<Self>, ServerError> {
         let mut roots = HashMap::new();
+        let mut exact_names = true;
         for folder in &policy.folders {
             let dir = HostDir::open(&folder.path).map_err(|source| ServerError::Folder {
                 name: folder.name.clone(),
                 path: folder.path.clone(),
                 source,
             })?;
-            roots.insert(folder.name.clone(), Root { folder: folder.clone(), dir });
+            exact_names &= dir.names_are_exact();
+            roots.insert(folder.name.clone(), dir);
         }
+        if let Some(tape) = &tape {
+            tape.record_start(&policy, exact_names);
+        }
+        Self::with(policy, environment, tape, Roots::Host(roots))
+    }
+
+    /// A server that replays the calls on a tape, with the directories in `tree`.
+    pub(super) fn replaying(
+        policy: Policy,
+        environment: Box<dyn Environment>,
+        tree: Arc<TapedTree>,
+        exact_names: bool,
+    ) -> Result<Arc<Self>, ServerError> {
+        Self::with(policy, environment, None, Roots::Taped(tree, exact_names))
+    }
+
+    fn with(
+        policy: Policy,
+        environment: Box<dyn Environment>,
+        tape: Option<CallTape>,
+        roots: Roots,
+    ) -> Result<Arc<Self>, ServerError> {
         let loaded = environment.load(policy.toolchains.as_deref());
         let loaded = loaded.map_err(ServerError::Programs)?;
-        if let Some(tape) = &tape {
-            tape.record_start(&policy);
-        }
         Ok(Arc::new(Self {
             budget: Budget::new(policy.bounds),
             running: Arc::new(Semaphore::new(policy.bounds.running_max as usize)),
@@ -102,6 +134,11 @@ impl Server {
         clients.retain(|client| client.strong_count() > 0);
         clients.push(Arc::downgrade(&client));
         client
+    }
+
+    /// The client with this number on the tape that is replayed.
+    pub(super) fn connect_as(self: &Arc<Self>, number: u64) -> Arc<Client> {
+        Arc::new(Client::new(self.clone(), number))
     }
 
     /// Whether one more client is within the bounds.
@@ -149,8 +186,28 @@ impl Server {
         *self.loaded.lock().unwrap_or_else(PoisonError::into_inner) = loaded;
     }
 
-    /// The directory of the policy with this name.
-    pub(super) fn root(&self, name: &str) -> Option<&Root> {
-        self.roots.get(name)
+    /// Opens the directory at `path` in `folder` of the policy, beneath the open handle of that; on a tape it is at
+    /// `at_on_tape`.
+    ///
+    /// # Errors
+    /// Those of [`HostDir::open_beneath`].
+    pub(super) fn open(
+        &self,
+        folder: &Folder,
+        path: &VPath,
+        at_on_tape: &str,
+    ) -> io::Result<OpenedFolder> {
+        match &self.roots {
+            Roots::Host(roots) => {
+                let root = roots.get(&folder.name).ok_or(io::ErrorKind::NotFound)?;
+                let dir = root.open_beneath(path)?;
+                Ok(OpenedFolder { path: dir.path().to_owned(), directory: Directory::Host(dir) })
+            }
+            Roots::Taped(tree, exact_names) => {
+                let layer = TapedLayer::new(tree.clone(), at_on_tape, *exact_names);
+                let directory = Directory::Layer(Arc::new(layer));
+                Ok(OpenedFolder { path: folder.path.clone(), directory })
+            }
+        }
     }
 }

@@ -1,23 +1,46 @@
-//! The calls of a server on a tape, and their replay.
+//! The calls of a server on a tape.
 
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::call::Call;
 use super::error::ToolError;
-use super::policy::Policy;
+use super::policy::{Policy, PolicyTexts};
 use crate::tape::{FileTape, Header, Kind, Phase, Recorder, Redaction, TapeError};
 
 /// The capability of the records of a server.
-const CAPABILITY: &str = "mcp";
+pub(super) const CAPABILITY: &str = "mcp";
 
 /// The operation of the first record: what clients get.
-const START: &str = "serve";
+pub(super) const START: &str = "serve";
 
-/// Records the calls of a server: each is a `host_call` of the capability `mcp`.
+/// The operation of a sandbox that is dropped without a call: nobody used it, or its client left.
+pub(super) const DROP: &str = "drop";
+
+/// Records the calls of a server: each is a `host_call` of the capability `mcp`, and comes after what its sandboxes saw of
+/// directories of the host.
 #[derive(Clone)]
 pub struct CallTape(Recorder);
+
+/// The parameters of [`START`].
+#[derive(Serialize, Deserialize)]
+pub(super) struct Start {
+    #[serde(flatten)]
+    pub texts: PolicyTexts,
+    /// Whether names in directories are found only in their stored spelling.
+    pub exact_names: bool,
+}
+
+/// The parameters of a call.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Params {
+    pub client: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consent: Option<String>,
+    pub arguments: Value,
+}
 
 impl CallTape {
     /// Begins a tape at `path`, of at most `bytes_max` bytes.
@@ -27,14 +50,24 @@ impl CallTape {
     pub fn create(path: &Path, bytes_max: u64) -> Result<Self, TapeError> {
         let mut header = Header::new(0);
         header.argv = vec!["belljar".to_owned(), "mcp".to_owned()];
-        let recorder =
-            Recorder::new(FileTape::create(path, &header, bytes_max)?, Redaction::default());
+        let file = FileTape::create(path, &header, bytes_max)?;
+        let recorder = Recorder::new(file, Redaction::default());
         recorder.set_phase(Phase::Run);
         Ok(Self(recorder))
     }
 
-    pub(super) fn record_start(&self, policy: &Policy) {
-        self.push(START, &json!({ "policy": policy.text }), &Value::Null);
+    pub(super) fn recorder(&self) -> Recorder {
+        self.0.clone()
+    }
+
+    pub(super) fn record_start(&self, policy: &Policy, exact_names: bool) {
+        let start = Start { texts: policy.texts.clone(), exact_names };
+        self.push(START, &json!(start), &Value::Null);
+    }
+
+    pub(super) fn record_drop(&self, client: u64, sandbox: &str) {
+        let arguments = json!({ "sandbox": sandbox });
+        self.push(DROP, &json!(Params { client, consent: None, arguments }), &Value::Null);
     }
 
     /// Records the call of the tool `name` by a client, and what came of it.
@@ -46,12 +79,12 @@ impl CallTape {
         arguments: Value,
         done: &Result<Value, ToolError>,
     ) {
-        let params = json!({ "client": client, "consent": call.consent(), "arguments": arguments });
+        let consent = call.consent().map(str::to_owned);
         let result = match done {
             Ok(answer) => answer.clone(),
             Err(error) => error.to_json(),
         };
-        self.push(name, &params, &result);
+        self.push(name, &json!(Params { client, consent, arguments }), &result);
     }
 
     fn push(&self, operation: &str, params: &Value, result: &Value) {

@@ -22,18 +22,39 @@ use crate::kernel::process::TrappedProcess;
 use crate::kernel::process::outcome::{Outcome, RunError};
 use crate::kernel::process::programs::Programs;
 use crate::kernel::vfs::{
-    Applied, ApplyError, Baseline, Contents, DiffEntry, DiffError, Drift, HostDir, Overlay,
+    Applied, ApplyError, Baseline, Contents, DiffEntry, DiffError, Drift, HostDir, Layer, Overlay,
     Refreshed, Source, VPath, beneath,
 };
 use crate::net::EgressPolicy;
 use crate::process::{self, Command};
+use crate::tape::Recorder;
 
 /// Makes the host of a session: its command policy, bridge, answers to questions and credentials.
 /// The network policy is that of the specification. The specification may not have an id yet.
 pub type MakeHost = Arc<dyn Fn(&SandboxSpec) -> SessionHostBuilder + Send + Sync>;
 
-/// Opens the directory of the host that a mount names.
-pub type OpenDir<'o> = &'o dyn Fn(&Path) -> io::Result<HostDir>;
+/// How a caller of [`Sandbox::provision_opening`] opens the directories of mounts.
+pub struct Directories<'d> {
+    /// Opens the directory of the host that a mount names.
+    pub open: &'d dyn Fn(&SandboxMount, &Path) -> io::Result<Directory>,
+    /// Records what the session sees of directories of the host, as if they were mounted below this absolute path.
+    pub tape: Option<(Recorder, String)>,
+}
+
+/// An open directory.
+pub enum Directory {
+    /// Of the host.
+    Host(HostDir),
+    /// In its place, a tree that does not change.
+    Layer(Arc<dyn Layer>),
+}
+
+impl Directories<'static> {
+    /// Opens the paths of mounts as they are, and records nothing.
+    pub(super) fn by_path() -> Self {
+        Self { open: &|_, path| HostDir::open(path).map(Directory::Host), tape: None }
+    }
+}
 
 /// A sandbox: a session with its own files, clock, random numbers and rules, in which programs run
 /// one after the other.
@@ -92,11 +113,11 @@ impl Sandbox {
         spec: SandboxSpec,
         make_host: MakeHost,
     ) -> Result<Self, SandboxError> {
-        Self::provision_opening(programs, spec, make_host, &HostDir::open)
+        Self::provision_opening(programs, spec, make_host, &Directories::by_path())
     }
 
-    /// Like [`Sandbox::provision_with`], with host directories that `open` opens: for a caller that resolves their paths
-    /// beneath directories of its own.
+    /// Like [`Sandbox::provision_with`], with host directories that `directories` opens: for a caller that resolves their
+    /// paths beneath directories of its own.
     ///
     /// # Errors
     /// As [`Sandbox::provision`].
@@ -104,10 +125,10 @@ impl Sandbox {
         programs: Arc<dyn Programs>,
         spec: SandboxSpec,
         make_host: MakeHost,
-        open: OpenDir<'_>,
+        directories: &Directories<'_>,
     ) -> Result<Self, SandboxError> {
         let contents = Arc::new(Contents::default());
-        Self::provision_from(programs, spec, make_host, &contents, Beginning::Now, open)
+        Self::provision_from(programs, spec, make_host, &contents, Beginning::Now, directories)
     }
 
     /// Like [`Sandbox::provision_with`]; contents of host directories are kept in `contents`.
@@ -117,7 +138,7 @@ impl Sandbox {
         make_host: MakeHost,
         contents: &Arc<Contents>,
         beginning: Beginning,
-        open: OpenDir<'_>,
+        directories: &Directories<'_>,
     ) -> Result<Self, SandboxError> {
         check_env(&spec.env)?;
         spec.mounts = effective_mounts(&["/tmp", MEMORY_DIR, OUTPUTS_DIR], spec.mounts)?;
@@ -127,11 +148,14 @@ impl Sandbox {
             .seed(spec.seed)
             .limits(spec.limits)
             .programs(programs);
+        if let Some((recorder, at)) = &directories.tape {
+            builder = builder.directories_tape(recorder.clone(), at.clone());
+        }
         let host = host_of(&make_host, &spec);
         let handle = host.handle();
         builder = builder.host(host);
         for mount in &spec.mounts {
-            builder = with_mount(builder, mount, contents, beginning, open)?;
+            builder = with_mount(builder, mount, contents, beginning, directories)?;
         }
         let machine = builder.build().map_err(|error| match error {
             MachineError::Mount { path, errno } => {
@@ -232,7 +256,7 @@ impl Sandbox {
             let message = format_args!("a mount already exists at {}", mount.target);
             return Err(SandboxError::lifecycle(id, message));
         }
-        let source = source_of(&mount, &self.contents, Beginning::Now, &HostDir::open)?;
+        let source = source_of(&mount, &self.contents, Beginning::Now, &Directories::by_path())?;
         let now = self.machine.now_ns();
         let read_only = mount.access == FilesystemAccess::ReadOnly;
         let mtimes = self.spec.mtimes;
@@ -464,15 +488,19 @@ fn source_of(
     mount: &SandboxMount,
     contents: &Arc<Contents>,
     beginning: Beginning,
-    open: OpenDir<'_>,
+    directories: &Directories<'_>,
 ) -> Result<Source, SandboxError> {
     Ok(match &mount.source {
         MountSource::Memory => Source::Memory,
         MountSource::Host(path) => {
-            let dir = open(path).map_err(|source| SandboxError::Io {
+            let dir = (directories.open)(mount, path).map_err(|source| SandboxError::Io {
                 what: format!("cannot open the directory {} to mount it", path.display()),
                 source,
             })?;
+            let dir = match dir {
+                Directory::Host(dir) => dir,
+                Directory::Layer(layer) => return Ok(Source::Layers(vec![layer])),
+            };
             let (dir, contents) = (Arc::new(dir), Some(contents.clone()));
             Source::Baseline(Arc::new(match beginning {
                 Beginning::Now => Baseline::begin(dir, contents, true),
@@ -487,9 +515,9 @@ fn with_mount(
     mount: &SandboxMount,
     contents: &Arc<Contents>,
     beginning: Beginning,
-    open: OpenDir<'_>,
+    directories: &Directories<'_>,
 ) -> Result<MachineBuilder, SandboxError> {
-    let source = source_of(mount, contents, beginning, open)?;
+    let source = source_of(mount, contents, beginning, directories)?;
     Ok(match mount.access {
         FilesystemAccess::ReadOnly => builder.mount_read_only(&mount.target, source),
         FilesystemAccess::ReadWrite => builder.mount(&mount.target, source),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::backend::{SandboxError, SandboxMount, SandboxSpec};
-use super::session::{Beginning, MakeHost, Sandbox};
+use super::session::{Beginning, Directories, MakeHost, Sandbox};
 use crate::base::digest::Digest;
 use crate::host::SessionHost;
 use crate::kernel::machine::ClockConfig;
@@ -15,7 +15,7 @@ use crate::kernel::machine::clock::DEFAULT_START_NS;
 use crate::kernel::machine::fork::SavedMachine;
 use crate::kernel::machine::limits::Limits;
 use crate::kernel::process::programs::Programs;
-use crate::kernel::vfs::{Contents, HostDir, Mtimes, RestoreError};
+use crate::kernel::vfs::{Contents, Mtimes, RestoreError};
 use crate::net::EgressPolicy;
 use crate::store::{Cas, StoreError, read_slice};
 
@@ -218,7 +218,7 @@ impl SnapshotStore {
                 make_host,
                 &contents,
                 Beginning::Earlier,
-                &HostDir::open,
+                &Directories::by_path(),
             )
         });
         let mut sandbox = sandbox.map_err(|error| SnapshotError::Provision {

@@ -88,7 +88,7 @@ mod tests {
         let ended = Arc::new(AtomicU32::new(0));
         let count = || {
             let ended = ended.clone();
-            move || drop(ended.fetch_add(1, Ordering::Relaxed))
+            move || _ = ended.fetch_add(1, Ordering::Relaxed)
         };
         let interrupt = Interrupt::default();
         drop(interrupt.attend(count()));

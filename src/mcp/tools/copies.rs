@@ -57,7 +57,10 @@ impl Tool for Fork {
             origin: Some(self.sandbox.clone()),
             _place: place,
         };
-        let sandbox = scene.client.admit(self.id, fork)?;
+        let sandbox = {
+            let id = scene.client.new_id(self.id);
+            scene.client.admit(id, fork)?
+        };
         Ok(Forked { sandbox, origin: self.sandbox })
     }
 }

@@ -1,14 +1,16 @@
 //! `sandbox_create`.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Hints, Scene, Tool, check_text};
+use crate::WORKTREE;
 use crate::host::SessionHost;
 use crate::kernel::machine::TOOLCHAINS_ROOT;
 use crate::kernel::vfs::{VPath, beneath};
@@ -16,11 +18,11 @@ use crate::mcp::bounds::{TEXT_BYTES_MAX, WORDS_MAX};
 use crate::mcp::client::{Live, Mounted};
 use crate::mcp::error::ToolError;
 use crate::mcp::outputs::Outputs;
-use crate::mcp::server::Server;
+use crate::mcp::server::{OpenedFolder, Server};
 use crate::sandbox::{
-    FilesystemAccess, MEMORY_DIR, MountSource, OUTPUTS_DIR, Sandbox, SandboxMount, SandboxSpec,
+    Directories, FilesystemAccess, MEMORY_DIR, MountSource, OUTPUTS_DIR, Sandbox, SandboxMount,
+    SandboxSpec,
 };
-use crate::{HostDir, WORKTREE};
 
 /// Makes a sandbox.
 #[derive(Deserialize, JsonSchema)]
@@ -98,7 +100,9 @@ impl Tool for Create {
         check_env(&self.env)?;
         let place = server.budget.place()?;
         let charge = server.budget.charge(0)?;
-        let (folders, opened) = mounted(&self.folders, &server)?;
+        let id = scene.client.new_id(self.id);
+        let at_on_tape = format!("/mcp/{}/{id}", scene.client.number());
+        let (folders, opened) = mounted(&self.folders, &server, &at_on_tape)?;
         let spec = SandboxSpec {
             session_id: String::new(),
             mounts: mounts(&folders, &opened, &server)?,
@@ -112,21 +116,21 @@ impl Tool for Create {
         let make_host = Arc::new(move |_: &SandboxSpec| {
             SessionHost::builder().policy(commands.clone()).answers(nobody_answers)
         });
-        let open = |path: &std::path::Path| {
-            let found = opened.iter().find(|(opened, _)| opened == path);
-            found.map_or_else(
-                || Err(io::ErrorKind::NotFound.into()),
-                |(_, dir)| dir.open_beneath(&VPath::root()),
-            )
+        let opened = RefCell::new(opened);
+        let open = |mount: &SandboxMount, _: &Path| {
+            let taken = opened.borrow_mut().remove(&mount.target);
+            taken.map(|opened| opened.directory).ok_or_else(|| io::ErrorKind::NotFound.into())
         };
+        let tape = server.tape.as_ref().map(|tape| (tape.recorder(), at_on_tape));
+        let directories = Directories { open: &open, tape };
         let programs = server.loaded().programs;
-        let mut sandbox = Sandbox::provision_opening(programs, spec, make_host, &open)?;
+        let mut sandbox = Sandbox::provision_opening(programs, spec, make_host, &directories)?;
         server.environment.prepare(sandbox.files());
         let start_dir = sandbox.start_dir().to_owned();
         let mounts = mount_infos(&sandbox, &folders);
         let outputs = Outputs::default();
         let live = Live { sandbox, outputs, charge, folders, origin: None, _place: place };
-        let sandbox = scene.client.admit(self.id, live)?;
+        let sandbox = scene.client.admit(id, live)?;
         Ok(Created { sandbox, start_dir, mounts })
     }
 }
@@ -145,33 +149,38 @@ fn check_env(env: &BTreeMap<String, String>) -> Result<(), ToolError> {
     Ok(())
 }
 
-/// The directories of a sandbox, opened beneath those of the policy, with the path at which each was found.
-type Opened = Vec<(PathBuf, HostDir)>;
+/// The directories of a sandbox, opened beneath those of the policy, by the mount point of each.
+type Opened = HashMap<String, OpenedFolder>;
 
-fn mounted(asked: &[FolderArg], server: &Server) -> Result<(Vec<Mounted>, Opened), ToolError> {
+fn mounted(
+    asked: &[FolderArg],
+    server: &Server,
+    at_on_tape: &str,
+) -> Result<(Vec<Mounted>, Opened), ToolError> {
     let (mut folders, mut opened): (Vec<Mounted>, Opened) = Default::default();
     if asked.len() > WORDS_MAX {
         return Err(ToolError::arguments("folders: too many"));
     }
     for FolderArg { folder, path, at, read_only } in asked {
         check_text("path", path)?;
-        let root = server.root(folder).ok_or_else(|| no_folder(folder, server))?;
+        let root = server.policy.folders.iter().find(|root| root.name == *folder);
+        let root = root.ok_or_else(|| no_folder(folder, server))?;
         let at = mount_point(at.as_deref().unwrap_or(WORKTREE), &folders)?;
         let relative = VPath::parse(path).map_err(|errno| {
             ToolError::denied(format!("path {path:?} is not in folder {folder:?}: {errno}"))
         })?;
-        let dir = root.dir.open_beneath(&relative).map_err(|error| {
+        let dir = server.open(root, &relative, &format!("{at_on_tape}{at}")).map_err(|error| {
             ToolError::denied(format!(
                 "cannot open {path:?} in folder {folder:?}: {error}. It must be a directory that no symbolic link leads out of"
             ))
         })?;
-        opened.push((dir.path().to_owned(), dir));
+        opened.insert(at.clone(), dir);
         folders.push(Mounted {
             at,
             folder: folder.clone(),
             path: relative.as_str().to_owned(),
-            is_writable: root.folder.is_writable && !read_only,
-            may_apply: root.folder.may_apply && !read_only,
+            is_writable: root.is_writable && !read_only,
+            may_apply: root.may_apply && !read_only,
         });
     }
     Ok((folders, opened))
@@ -217,7 +226,8 @@ fn mounts(
     if !folders.iter().any(|folder| folder.at == WORKTREE) {
         mounts.push(in_memory(WORKTREE.to_owned(), FilesystemAccess::ReadWrite));
     }
-    for (folder, (path, _)) in folders.iter().zip(opened) {
+    for folder in folders {
+        let Some(OpenedFolder { path, .. }) = opened.get(&folder.at) else { continue };
         let hidden =
             server.environment.before_mount(path, &folder.at).map_err(ToolError::denied)?;
         mounts.push(SandboxMount {

@@ -121,6 +121,10 @@ impl Tool for Exec {
         if is_undone {
             live.sandbox = before;
         }
+        if call.is_cancelled() {
+            settle(held);
+            return Err(cancelled());
+        }
         let bytes_max = server.policy.bounds.output_bytes_max;
         let output = live.outputs.keep(stdout.take(), stderr.take(), bytes_max.saturating_mul(2));
         let answer = ended.map_err(|error| hinted(error, &server)).map(|ended| Executed {
@@ -135,9 +139,6 @@ impl Tool for Exec {
             virtual_time_ms: u64::try_from(virtual_time.as_millis()).unwrap_or(u64::MAX),
         });
         settle(held);
-        if call.is_cancelled() {
-            return Err(cancelled());
-        }
         answer
     }
 }
