@@ -1,8 +1,10 @@
 //! `belljar mcp`: a server for clients of the Model Context Protocol.
 
+use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -33,13 +35,16 @@ use crate::{EngineConfig, Manifest, Overlay, Resolved, ToolchainPrograms, Toolch
 const END_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How often unused sandboxes are looked for, at most.
-const IDLE_EVERY_MAX: Duration = Duration::from_secs(60);
+const IDLE_EVERY_MAX: Duration = Duration::from_mins(1);
 
 /// Longest token file, in bytes.
 const TOKEN_FILE_BYTES_MAX: u64 = 4096;
 
 /// How often an installation is looked at, to end it when its call is cancelled.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Longest output of an installation that is kept, in bytes, of each stream.
+const SAID_BYTES_MAX: u64 = 64 << 10;
 
 pub fn run(args: &McpArgs) -> Result<u8> {
     let policy = match &args.policy {
@@ -59,11 +64,11 @@ pub fn run(args: &McpArgs) -> Result<u8> {
         .enable_all()
         .build()
         .context("cannot start the server")?;
-    let served = runtime.block_on(serve(args, &server, token));
+    let done = runtime.block_on(serve(args, &server, token));
     // Its calls were cancelled: programs end, and what is written to the disk is completed.
     runtime.shutdown_timeout(END_TIMEOUT);
     let records = server.finish_tape().context("cannot write the tape")?;
-    served?;
+    done?;
     if let (Some(records), Some(path)) = (records, &args.tape) {
         note!("belljar: {records} records on the tape {}", path.display());
     }
@@ -117,9 +122,15 @@ pub fn replay(args: &ReplayArgs) -> Result<u8> {
 async fn serve(args: &McpArgs, server: &Arc<Server>, token: Option<Token>) -> Result<()> {
     let idle = drop_idle(server.clone());
     let Some((address, token)) = args.http.zip(token) else {
+        if std::io::stdin().is_terminal() {
+            note!(
+                "belljar: serving MCP on standard input and output, for a client that starts it; `belljar mcp --help` shows \
+                 its configuration"
+            );
+        }
         let serving = protocol::serve(server, tokio::io::stdin(), tokio::io::stdout());
         tokio::select! {
-            served = serving => return Ok(served?),
+            done = serving => return Ok(done?),
             () = idle => {}
             ended = signalled() => ended?,
         }
@@ -281,40 +292,45 @@ fn install(name: &str, call: &Call) -> Result<String> {
     let mut command = std::process::Command::new(std::env::current_exe()?);
     command.args(["install", "--quiet", "--", name]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // pip and npm end with it.
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
     let mut child = command.spawn()?;
-    let mut streams: Vec<Box<dyn std::io::Read + Send>> = Vec::new();
-    streams.extend(child.stdout.take().map(|it| Box::new(it) as _));
-    streams.extend(child.stderr.take().map(|it| Box::new(it) as _));
-    let said = std::thread::scope(|scope| {
-        let reading: Vec<_> = streams
-            .into_iter()
-            .map(|mut stream| {
-                scope.spawn(move || {
-                    let mut said = Vec::new();
-                    // What cannot be read is not shown.
-                    let _ = std::io::Read::read_to_end(&mut stream, &mut said);
-                    said
-                })
-            })
-            .collect();
-        let ended = wait(&mut child, call);
-        let said: Vec<u8> =
-            reading.into_iter().flat_map(|it| it.join().unwrap_or_default()).collect();
-        ended.map(|status| (status, String::from_utf8_lossy(&said).into_owned()))
-    });
-    let (status, said) = said?;
+    let said = [child.stdout.take().map(said_by), child.stderr.take().map(said_by)];
+    let status = wait(&mut child, call)?;
+    let said = said.into_iter().flatten().map(|said| said.recv().unwrap_or_default());
+    let said = said.collect::<Vec<_>>().concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
     if !status.success() {
         bail!("{}", said.trim());
     }
     Ok(said)
 }
 
-fn wait(child: &mut Child, call: &Call) -> Result<std::process::ExitStatus> {
+/// What comes from `stream` until its end: from a thread that is not waited for, as others may hold the stream open.
+fn said_by(mut stream: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
+    let (sender, said) = channel();
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What cannot be read is not shown.
+        let _ = stream.by_ref().take(SAID_BYTES_MAX).read_to_end(&mut bytes);
+        let _ = std::io::copy(&mut stream, &mut std::io::sink());
+        let _ = sender.send(bytes);
+    });
+    said
+}
+
+fn wait(child: &mut Child, call: &Call) -> Result<ExitStatus> {
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(status);
         }
         if call.is_cancelled() {
+            #[cfg(unix)]
+            {
+                use rustix::process::{Pid, Signal, kill_process_group};
+                let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
+            }
             child.kill()?;
             child.wait()?;
             bail!("the call was cancelled");

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Limits, VfsLimits};
@@ -26,7 +27,7 @@ pub(super) const OUTPUTS_MAX: usize = 8;
 
 /// The limits of a server, in the `limits` of a policy file. Those of a sandbox hold for each; the others for all clients
 /// together.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Bounds {
     /// Memory of the programs of one exec, in bytes.

@@ -162,9 +162,10 @@ impl Client {
                 }
             }
         }
-        let run = match prepared.runs_programs() {
-            true => self.server.running.clone().acquire_owned().await.ok(),
-            false => None,
+        let run = if prepared.runs_programs() {
+            self.server.running.clone().acquire_owned().await.ok()
+        } else {
+            None
         };
         let (client, call) = (self.clone(), call.clone());
         let work = move || {

@@ -56,11 +56,12 @@ pub async fn serve(
     write: impl AsyncWrite + Send + Unpin + 'static,
 ) -> Result<(), ProtocolError> {
     let client = server.connect();
-    let handler = Handler { server: server.clone(), shared: client.clone(), own: OnceLock::new() };
+    let own = OnceLock::from(Session(client.clone()));
+    let handler = Handler { server: server.clone(), shared: client.clone(), own };
     let transport = AsyncRwTransport::<RoleServer, _, _>::new(read, write)
         .with_max_line_length(REQUEST_BYTES_MAX);
-    let served = handler.serve(transport).await;
-    let done = match served {
+    let begun = handler.serve(transport).await;
+    let done = match begun {
         Ok(running) => {
             running.waiting().await.map(drop).map_err(|error| ProtocolError(error.into()))
         }
@@ -146,6 +147,10 @@ impl Handler {
                 done = &mut running => return done,
                 () = context.ct.cancelled() => return Err(cancelled()),
                 () = tokio::time::sleep(PROGRESS_EVERY) => {
+                    // Where the library does not cancel the requests of a client that is gone.
+                    if context.peer.is_transport_closed() {
+                        return Err(cancelled());
+                    }
                     ticks += PROGRESS_EVERY.as_secs_f64();
                     self.tell_progress(ticks, &call, context).await;
                 }
@@ -179,15 +184,14 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> impl Future<Output = Result<InitializeResult, ErrorData>> + Send + '_ {
         context.peer.set_peer_info(request.clone());
-        let taken = match self.server.has_room() {
-            true => Ok(()),
-            false => Err(ErrorData::invalid_request(
-                "this server has as many clients as its policy allows (clients_max); try again when one has left",
-                None,
-            )),
+        let full = "this server has as many clients as its policy allows (clients_max); try again when one has left";
+        let taken = if self.server.has_room() {
+            Ok(())
+        } else {
+            Err(ErrorData::invalid_request(full, None))
         };
         if taken.is_ok() {
-            let _ = self.own.set(Session(self.server.connect()));
+            self.own.get_or_init(|| Session(self.server.connect()));
         }
         std::future::ready(taken.and_then(|()| self.negotiate_initialize(&request)))
     }
@@ -269,7 +273,9 @@ fn answer(done: Result<Value, ToolError>) -> CallToolResult {
 
 /// Whether the client can ask its user.
 fn can_ask(context: &RequestContext<RoleServer>) -> bool {
-    context.client_capabilities().is_some_and(|capabilities| capabilities.elicitation.is_some())
+    let elicitation = context.client_capabilities().and_then(|it| it.elicitation);
+    // One that names no mode can show a form.
+    elicitation.is_some_and(|it| it.form.is_some() || it.url.is_none())
 }
 
 /// Whether the client speaks a version of the protocol in which servers answer with questions.

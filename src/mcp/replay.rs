@@ -231,13 +231,12 @@ impl Replay {
         match (tool, error) {
             // What these answer depends on the host, or on what happens at the same moment.
             ("sandbox_list" | "program_list" | "toolchain_install", _)
-            | ("sandbox_create" | "sandbox_fork", Some(_))
+            | ("sandbox_create" | "sandbox_fork" | "sandbox_apply", Some(_))
             | (_, Some("cancelled" | "limit" | "consent")) => Plan::LeaveOut,
             ("sandbox_apply", None) => {
                 self.applied.insert(named("sandbox"));
                 Plan::LeaveOut
             }
-            ("sandbox_apply", Some(_)) => Plan::LeaveOut,
             ("sandbox_diff", _) if self.applied.contains(&named("sandbox")) => Plan::LeaveOut,
             ("sandbox_compare", _)
                 if ["before", "after"].iter().any(|id| self.applied.contains(&named(id))) =>
@@ -254,9 +253,10 @@ impl Replay {
             ("sandbox_output", _) => {
                 let (client, id) = named("sandbox");
                 let output = arguments.get("output").and_then(Value::as_u64).unwrap_or_default();
-                match self.cut.contains(&(client, id, output)) {
-                    true => Plan::LeaveOut,
-                    false => Plan::Compare,
+                if self.cut.contains(&(client, id, output)) {
+                    Plan::LeaveOut
+                } else {
+                    Plan::Compare
                 }
             }
             _ if expected.get("undone") == Some(&Value::Bool(true)) => Plan::LeaveOut,

@@ -34,13 +34,10 @@ use super::host::Host;
 use super::process::programs::NeededTree;
 use super::process::programs::Programs;
 use super::process::wakeup::HostBell;
+pub use super::vfs::WORKTREE;
 use super::vfs::{Overlay, Source};
 use crate::base::errno::Errno;
 use crate::tape::Recorder;
-
-/// The mount point of a worktree: a name that directories rarely have, so that it does not clash with
-/// programs' relative paths.
-pub const WORKTREE: &str = "/worktree";
 
 /// The directory of the namespace in which toolchains have their files. Nothing else is mounted there, and its name
 /// means this directory wherever a program looks it up, so that a worktree cannot hide it.

@@ -2,8 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
-use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -13,15 +12,15 @@ use super::{Hints, Scene, Tool, check_text};
 use crate::WORKTREE;
 use crate::host::SessionHost;
 use crate::kernel::machine::TOOLCHAINS_ROOT;
-use crate::kernel::vfs::{VPath, beneath};
+use crate::kernel::vfs::{EmptyTree, VPath, beneath};
 use crate::mcp::bounds::{TEXT_BYTES_MAX, WORDS_MAX};
 use crate::mcp::client::{Live, Mounted};
 use crate::mcp::error::ToolError;
 use crate::mcp::outputs::Outputs;
 use crate::mcp::server::{OpenedFolder, Server};
 use crate::sandbox::{
-    Directories, FilesystemAccess, MEMORY_DIR, MountSource, OUTPUTS_DIR, Sandbox, SandboxMount,
-    SandboxSpec,
+    Directories, Directory, FilesystemAccess, MEMORY_DIR, MountSource, OUTPUTS_DIR, Sandbox,
+    SandboxMount, SandboxSpec,
 };
 
 /// Makes a sandbox.
@@ -119,7 +118,7 @@ impl Tool for Create {
         let opened = RefCell::new(opened);
         let open = |mount: &SandboxMount, _: &Path| {
             let taken = opened.borrow_mut().remove(&mount.target);
-            taken.map(|opened| opened.directory).ok_or_else(|| io::ErrorKind::NotFound.into())
+            Ok(taken.map_or_else(|| Directory::Layer(Arc::new(EmptyTree)), |it| it.directory))
         };
         let tape = server.tape.as_ref().map(|tape| (tape.recorder(), at_on_tape));
         let directories = Directories { open: &open, tape };
@@ -223,7 +222,14 @@ fn mounts(
     let in_memory =
         |target: String, access| SandboxMount { target, source: MountSource::Memory, access };
     let mut mounts = Vec::new();
-    if !folders.iter().any(|folder| folder.at == WORKTREE) {
+    if folders.is_empty() {
+        // An empty tree in place of a directory in memory, so that a diff shows what is written there.
+        mounts.push(SandboxMount {
+            target: WORKTREE.to_owned(),
+            source: MountSource::Host(PathBuf::new()),
+            access: FilesystemAccess::ReadWrite,
+        });
+    } else if !folders.iter().any(|folder| folder.at == WORKTREE) {
         mounts.push(in_memory(WORKTREE.to_owned(), FilesystemAccess::ReadWrite));
     }
     for folder in folders {

@@ -28,7 +28,7 @@ const STREAM_BYTES: u64 = 16 << 10;
 pub(super) struct Exec {
     /// The sandbox
     sandbox: String,
-    /// The program and its arguments, such as ["python", "main.py"]. Give this or `command`
+    /// The program and its arguments, such as `["python", "main.py"]`. Give this or `command`
     argv: Option<Vec<String>>,
     /// A script for the POSIX shell, such as "sort a.txt | uniq -c". Give this or `argv`
     command: Option<String>,
@@ -109,9 +109,9 @@ impl Tool for Exec {
         let elapsed = live.sandbox.elapsed();
         let [stdout, stderr] = [(); 2].map(|()| Capture::new(&call));
         let stdin = Input::Bytes(Cursor::new(stdin));
-        let stdio = Stdio { stdin, stdout: stdout.stream(), stderr: stderr.stream() };
+        let streams = Stdio { stdin, stdout: stdout.stream(), stderr: stderr.stream() };
         live.sandbox.set_interrupt(Some(call.interrupt().clone()));
-        let ended = live.sandbox.output_on(&request, stdio);
+        let ended = live.sandbox.output_on(&request, streams);
         live.sandbox.set_interrupt(None);
         let virtual_time = live.sandbox.elapsed().saturating_sub(elapsed);
         let missing_programs = live.sandbox.machine().missing_programs().to_vec();
@@ -261,7 +261,8 @@ fn hinted(error: SandboxError, server: &Server) -> ToolError {
     let names: Vec<String> = server.loaded().list.into_iter().map(|it| it.name).collect();
     let meant = crate::toolchain::meant(&crate::toolchain::similar(command, &names));
     let mut error = ToolError::from(error);
-    error.message.push_str(&format!("{meant}; program_list has the names of programs"));
+    error.message.push_str(&meant);
+    error.message.push_str("; program_list has the names of programs");
     error
 }
 

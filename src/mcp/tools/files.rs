@@ -32,6 +32,7 @@ pub(super) struct Read {
 fn failed(operation: &str, path: &str, errno: Errno) -> ToolError {
     let (kind, next) = match errno {
         Errno::Noent => (ErrorKind::NotFound, "; sandbox_ls lists what is there"),
+        Errno::Perm => (ErrorKind::Denied, "; the path leads out of the sandbox"),
         Errno::Rofs => {
             (ErrorKind::Denied, ", which is mounted read-only; write elsewhere, such as in /tmp")
         }

@@ -204,7 +204,30 @@ fn schema_of<T: JsonSchema>(is_input: bool) -> Arc<Map<String, Value>> {
     let schema = SchemaGenerator::new(settings).into_root_schema_for::<T>();
     let Value::Object(mut schema) = schema.to_value() else { return Arc::default() };
     schema.remove("title");
+    schema.values_mut().for_each(without_null);
     Arc::new(schema)
+}
+
+/// Removes `null` from the types in `schema`: what is optional may be left out, and some clients know no types but single
+/// ones.
+fn without_null(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            if let Some(Value::Array(types)) = fields.get_mut("type") {
+                types.retain(|name| name != "null");
+                if let [one] = &types[..] {
+                    let one = one.clone();
+                    fields.insert("type".to_owned(), one);
+                }
+            }
+            if fields.get("default") == Some(&Value::Null) {
+                fields.remove("default");
+            }
+            fields.values_mut().for_each(without_null);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_null),
+        _ => {}
+    }
 }
 
 static TOOLS: LazyLock<Vec<Entry>> = LazyLock::new(|| {

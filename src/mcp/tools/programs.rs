@@ -22,6 +22,7 @@ pub(super) struct ListPrograms {
 }
 
 #[derive(Serialize, JsonSchema)]
+#[expect(clippy::struct_field_names, reason = "the names of the answer")]
 pub(super) struct Programs {
     /// The programs, sorted by name
     programs: Vec<ProgramInfo>,

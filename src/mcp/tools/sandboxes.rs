@@ -62,7 +62,7 @@ pub(super) struct Listed {
     /// Folders of the host that sandbox_create can mount
     folders: Vec<FolderInfo>,
     /// The limits of this server: bytes and milliseconds
-    limits: LimitsInfo,
+    limits: Bounds,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -91,33 +91,6 @@ struct FolderInfo {
     writable: bool,
     /// Whether sandbox_apply can write to it
     may_apply: bool,
-}
-
-#[derive(Serialize, JsonSchema)]
-struct LimitsInfo {
-    memory_bytes_max: u64,
-    upper_bytes_max: u64,
-    output_bytes_max: u64,
-    timeout_ms_max: u64,
-    answer_bytes_max: u64,
-    sandboxes_max: u32,
-    running_max: u32,
-    idle_ms_max: u64,
-}
-
-impl From<Bounds> for LimitsInfo {
-    fn from(bounds: Bounds) -> Self {
-        Self {
-            memory_bytes_max: bounds.memory_bytes_max,
-            upper_bytes_max: bounds.upper_bytes_max,
-            output_bytes_max: bounds.output_bytes_max,
-            timeout_ms_max: bounds.timeout_ms_max,
-            answer_bytes_max: bounds.answer_bytes_max,
-            sandboxes_max: bounds.sandboxes_max,
-            running_max: bounds.running_max,
-            idle_ms_max: bounds.idle_ms_max,
-        }
-    }
 }
 
 impl Tool for List {
@@ -150,7 +123,7 @@ impl Tool for List {
         Ok(Listed {
             sandboxes: sandboxes.collect(),
             folders: policy.folders.iter().map(folder).collect(),
-            limits: policy.bounds.into(),
+            limits: policy.bounds,
         })
     }
 }

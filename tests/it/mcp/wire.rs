@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::Scene;
 
 /// How long an answer may take before the test fails.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// A running `belljar mcp`.
 pub struct Wire {

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::git_patch::{is_in_unified_diff, render_unified_diff};
 use super::{DiffEntry, DiffError, DiffKind};
+use crate::kernel::vfs::WORKTREE;
 use crate::kernel::vfs::overlay::Overlay;
 use crate::kernel::vfs::overlay::node::MountId;
 use crate::kernel::vfs::overlay::times::ChangedTimes;
@@ -56,7 +57,7 @@ impl ReportedChange {
     /// Its path: relative to the worktree, or absolute in the namespace if it is elsewhere.
     pub fn shown_path(&self) -> String {
         match self.mount.as_str() {
-            crate::WORKTREE => self.path.clone(),
+            WORKTREE => self.path.clone(),
             mount => format!("{}/{}", mount.trim_end_matches('/'), self.path),
         }
     }
@@ -140,7 +141,8 @@ pub fn render_reported_diff(vfs: &Overlay, entries: &[DiffEntry]) -> Result<Stri
     for of_mount in entries.chunk_by(|a, b| a.mount == b.mount) {
         let (mount, path) = (of_mount[0].mount, mount_path(vfs, of_mount[0].mount));
         let prefix = if is_alone || vfs.worktree() == Some(mount) { "" } else { &path };
-        let prefix = VPath::parse(prefix).expect("a mount point is a path");
+        // A mount point is a path.
+        let prefix = VPath::parse(prefix).unwrap_or_else(|_| VPath::root());
         text.push_str(&render_unified_diff(of_mount, &prefix)?);
     }
     Ok(text)
