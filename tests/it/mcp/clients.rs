@@ -113,6 +113,22 @@ fn http_refuses_requests_without_token_or_with_a_foreign_origin_or_host() {
     }
 }
 
+#[test]
+fn clients_that_leave_over_http_leave_no_sandbox() {
+    let scene = Scene::new(
+        &json!({ "limits": { "sandboxes_max": 2, "idle_ms_max": 2000, "timeout_ms_max": 2000 } }),
+    );
+    let server = Http::start(&scene, &[]);
+    let token = scene.read("token");
+    // The last one finds all sandboxes free, however those before it left. The program of one that says nothing runs on
+    // until its time limit, as that client might come back to its session.
+    for how in ["polite", "abrupt", "polite", "polite"] {
+        let Some(mut python) = python("leaves.py", TEST) else { return };
+        let output = python.args([how, &server.1, token.trim()]).output().unwrap();
+        assert!(output.status.success(), "{how}: {}{}", stdout(&output), stderr(&output));
+    }
+}
+
 /// Sends one request; returns the head of the answer.
 fn request(address: &str, path: &str, headers: &[&str], body: &str) -> String {
     use std::io::{Read, Write};

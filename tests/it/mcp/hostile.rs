@@ -133,7 +133,7 @@ fn names() -> Vec<Case> {
         ("sandbox_output", json!({ "sandbox": "box", "output": 99 }), "not_found", "not kept"),
         (
             "sandbox_exec",
-            json!({ "sandbox": "box", "argv": ["/bin/sh"] }),
+            json!({ "sandbox": "box", "argv": ["/bin/none"] }),
             "not_found",
             "sandbox_ls",
         ),
