@@ -29,7 +29,7 @@
 //!
 //! The directories of `src/` are ranks. A file uses only lower ones:
 //! `base` < `store` < [`tape`], [`results`] < [`kernel`], [`net`] < `abi` < [`engine`] < [`process`], [`toolchain`],
-//! [`llm`] < [`native`] < [`host`] < [`testbench`], [`sandbox`] < `cli`.
+//! [`llm`] < [`native`] < [`host`] < [`testbench`], [`sandbox`] < `mcp` < `cli`.
 #![cfg_attr(
     not(target_os = "linux"),
     allow(
@@ -55,6 +55,8 @@ pub mod host;
 pub mod kernel;
 #[cfg(feature = "llm")]
 pub mod llm;
+#[cfg(feature = "mcp")]
+pub mod mcp;
 pub mod native;
 pub mod net;
 pub mod process;

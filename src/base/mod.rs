@@ -14,5 +14,7 @@ pub mod exhausted;
 #[cfg(windows)]
 pub mod job;
 pub mod own;
+#[cfg(feature = "cli")]
+pub mod printable;
 pub mod priority;
 pub mod readable;

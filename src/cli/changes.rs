@@ -1,6 +1,5 @@
 //! The changes of a run: shown, reported, written to the disk.
 
-use std::collections::HashSet;
 use std::error::Error;
 
 use anyhow::{Context, Result, bail};
@@ -18,8 +17,9 @@ use super::signals::Deferred;
 use super::sink::{Opened, WriteOnce};
 use super::text::{count, printable};
 use crate::kernel::vfs::{
-    Applied, ApplyError, ChangedTimes, DiffEntry, DiffKind, Drift, Journals, MountId, VPath,
-    Witness, diff_between, is_in_unified_diff, render_unified_diff,
+    Applied, ApplyError, ChangedTimes, DiffEntry, Drift, Journals, MountId, VPath, Witness,
+    diff_between, is_in_unified_diff, refused_by_git, render_reported_diff, reported_changes,
+    reported_changes_since,
 };
 use crate::sandbox::CopyError;
 use crate::{Machine, Outcome, Overlay};
@@ -47,9 +47,9 @@ pub fn settle(
     let what = "ended, and its changes were not found in time";
     let telling = Overtime::watch(args.limits.timeout, &report.program, what, report_to);
     let entries = vfs.diff().context("cannot determine what the program changed")?;
-    report.changes = changes_of(vfs, &entries);
+    report.changes = reported_changes(vfs, &entries);
     let diff = match diff_to {
-        Some(opened) => Some((opened, render_diff(vfs, &entries)?)),
+        Some(opened) => Some((opened, render_reported_diff(vfs, &entries).context("--diff")?)),
         None => None,
     };
     // Writing to the disk has no timeout.
@@ -105,13 +105,6 @@ fn apply(args: &RunArgs, vfs: &mut Overlay, changes: &[Change], unread: &[Drift]
     write(vfs, args.quiet)
 }
 
-/// All changes, including times that were set.
-pub fn changes_of(vfs: &Overlay, entries: &[DiffEntry]) -> Vec<Change> {
-    let mut changes: Vec<_> = entries.iter().map(|entry| describe(vfs, entry)).collect();
-    changes.extend(only_times(vfs, entries));
-    changes
-}
-
 /// The path `path` of a mount, relative to the worktree, or absolute in the namespace if it is elsewhere.
 pub fn shown_path(vfs: &Overlay, mount: MountId, path: &VPath) -> String {
     match (mount_path(vfs, mount).as_str(), path.as_str()) {
@@ -151,22 +144,7 @@ pub fn tell_torn(vfs: &mut Overlay) -> Vec<Drift> {
 /// A file cannot be read.
 pub fn changes_since(before: &Changed, now: &Changed, vfs: &Overlay) -> Result<Vec<Change>> {
     let entries = diff_between(&before.entries, &now.entries)?;
-    Ok(changes_of_entries(&entries, &before.times, vfs))
-}
-
-/// The changes in `entries`, and those of times in `vfs` that are not in `before`.
-pub fn changes_of_entries(
-    entries: &[DiffEntry],
-    before: &[ChangedTimes],
-    vfs: &Overlay,
-) -> Vec<Change> {
-    let mut changes: Vec<_> = entries.iter().map(|entry| describe(vfs, entry)).collect();
-    let known: HashSet<(MountId, &VPath)> =
-        entries.iter().map(|entry| (entry.mount, &entry.path)).collect();
-    let mut times = vfs.changed_times();
-    times.retain(|time| !before.contains(time) && !known.contains(&(time.mount, &time.path)));
-    changes.extend(times.iter().map(|time| of_times(vfs, time.mount, &time.path)));
-    changes
+    Ok(reported_changes_since(&before.times, vfs, &entries))
 }
 
 /// All changes of a namespace at one point.
@@ -189,7 +167,7 @@ impl Changed {
 /// The paths of the changes that other tools may run or obey; warns of them, unless `quiet`. Hooks come
 /// first, so that a long list cannot hide them.
 pub fn warn_of_sensitive(changes: &[Change], quiet: bool) -> Vec<String> {
-    let found: Vec<&Change> = changes.iter().filter(|change| is_sensitive(change)).collect();
+    let found: Vec<&Change> = changes.iter().filter(|change| change.is_sensitive()).collect();
     let mut named: Vec<&&Change> =
         found.iter().filter(|change| !change.kind.starts_with("directory_")).collect();
     if named.is_empty() {
@@ -293,74 +271,9 @@ fn mount_path(vfs: &Overlay, mount: MountId) -> String {
     vfs.mounts()[mount.index()].path()
 }
 
-fn describe(vfs: &Overlay, entry: &DiffEntry) -> Change {
-    let kind = match entry.kind {
-        _ if entry.is_equal => "replaced",
-        DiffKind::Added { .. } => "added",
-        DiffKind::Modified { .. } => "modified",
-        DiffKind::Deleted { .. } => "deleted",
-        DiffKind::DirAdded => "directory_added",
-        DiffKind::DirDeleted => "directory_deleted",
-        DiffKind::SymlinkAdded { .. } => "symlink_added",
-        DiffKind::SymlinkModified { .. } => "symlink_modified",
-        DiffKind::SymlinkDeleted { .. } => "symlink_deleted",
-        DiffKind::SpecialAdded { .. } => "special_added",
-        DiffKind::SpecialDeleted { .. } => "special_deleted",
-    };
-    let executable = match &entry.kind {
-        DiffKind::Added { content } | DiffKind::Modified { content, .. } => {
-            Some(content.executable)
-        }
-        _ => None,
-    };
-    Change {
-        mount: mount_path(vfs, entry.mount),
-        path: entry.path.as_str().to_owned(),
-        kind,
-        renamed_from: entry.renamed_from.as_ref().map(|path| path.as_str().to_owned()),
-        executable,
-    }
-}
-
-/// Files of which only a time changed: the program set it, or wrote the same content again. `--apply`
-/// writes these as well.
-fn only_times(vfs: &Overlay, entries: &[DiffEntry]) -> Vec<Change> {
-    let changed: HashSet<(MountId, &VPath)> =
-        entries.iter().map(|entry| (entry.mount, &entry.path)).collect();
-    let mut times = vfs.changed_times();
-    times.retain(|times| !changed.contains(&(times.mount, &times.path)));
-    times.iter().map(|times| of_times(vfs, times.mount, &times.path)).collect()
-}
-
-fn of_times(vfs: &Overlay, mount: MountId, path: &VPath) -> Change {
-    Change {
-        mount: mount_path(vfs, mount),
-        path: path.as_str().to_owned(),
-        kind: "times",
-        renamed_from: None,
-        executable: None,
-    }
-}
-
-/// The changes of the worktree, or of the only mount that has any, go under their own paths, so
-/// that `git apply` takes the diff there; those of other mounts under the guest's.
-pub fn render_diff(vfs: &Overlay, entries: &[DiffEntry]) -> Result<String> {
-    let is_alone = entries.iter().all(|entry| entry.mount == entries[0].mount);
-    let mut text = String::new();
-    for of_mount in entries.chunk_by(|a, b| a.mount == b.mount) {
-        let (mount, path) = (of_mount[0].mount, mount_path(vfs, of_mount[0].mount));
-        let prefix = if is_alone || vfs.worktree() == Some(mount) { "" } else { &path };
-        let prefix = VPath::parse(prefix).expect("a mount point is a path");
-        text.push_str(&render_unified_diff(of_mount, &prefix).context("--diff")?);
-    }
-    Ok(text)
-}
-
 /// Names the files and links among `entries` that the diff leaves out, as `git apply` would refuse it.
 pub fn tell_refused_by_git(entries: &[DiffEntry]) {
-    let is_dir = |kind: &DiffKind| matches!(kind, DiffKind::DirAdded | DiffKind::DirDeleted);
-    let refused = entries.iter().filter(|it| !is_dir(&it.kind) && !is_in_unified_diff(it));
-    let paths: Vec<&str> = refused.map(|entry| entry.path.as_str()).collect();
+    let paths: Vec<&str> = refused_by_git(entries).collect();
     if !paths.is_empty() {
         let paths = listed(paths, NAMED_MAX);
         note!("belljar: note: the diff leaves out {paths}: git refuses such changes");
@@ -376,33 +289,6 @@ fn listed<P: AsRef<str>>(paths: impl IntoIterator<Item = P>, most: usize) -> Str
         0 => shown,
         more => format!("{shown} and {more} more"),
     }
-}
-
-/// Names of files and directories from which version control, editors, shells and build tools take
-/// commands by themselves.
-const SENSITIVE_NAMES: &[&str] = &[
-    ".cargo",
-    ".devcontainer",
-    ".direnv",
-    ".envrc",
-    ".git",
-    ".gitattributes",
-    ".githooks",
-    ".github",
-    ".gitlab-ci.yml",
-    ".gitmodules",
-    ".husky",
-    ".idea",
-    ".npmrc",
-    ".pre-commit-config.yaml",
-    ".vscode",
-];
-
-/// Whether other tools may run or obey the changed file.
-fn is_sensitive(change: &Change) -> bool {
-    let is_known =
-        |name: &str| SENSITIVE_NAMES.iter().any(|known| name.eq_ignore_ascii_case(known));
-    change.path.split('/').any(is_known)
 }
 
 /// Whether the changed file is run by itself: it lies in a directory of hooks.

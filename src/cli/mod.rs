@@ -1,4 +1,4 @@
-//! Rank 10: the command line. Only this folder prints.
+//! Rank 11: the command line. Only this folder prints.
 
 /// Prints a line to standard error: information, a note or a warning.
 macro_rules! note {
@@ -41,6 +41,8 @@ mod install;
 #[cfg(feature = "import")]
 mod keys;
 mod loaded;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod message;
 mod mounts;
 #[cfg(feature = "http")]
@@ -145,6 +147,8 @@ pub fn main() -> ExitCode {
         Subcommand::Annotations(args) => annotate::run(&args),
         Subcommand::Host(args) => host_call::run(&args),
         Subcommand::Sandbox(args) => sandbox::run(&args),
+        #[cfg(feature = "mcp")]
+        Subcommand::Mcp(args) => mcp::run(&args),
         Subcommand::Programs(args) => programs::run(&args),
         Subcommand::Install(args) => install::install(&args),
         Subcommand::Uninstall(args) => install::uninstall(&args),

@@ -5,13 +5,14 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use super::args::changes::{ApplyArgs, DiffArgs};
-use super::changes::{self, render_diff};
+use super::changes;
 use super::exit::Usage;
 use super::mounts;
 use super::recover::before_opening;
 use super::text::count;
 use super::{sink, tape};
 use crate::kernel::process::Pid;
+use crate::kernel::vfs::{render_reported_diff, reported_changes};
 use crate::tape::Kind;
 use crate::testbench::{
     TapedChangesError, changed_machine, make_taped_changes, taped_changes_are_made, taped_worktree,
@@ -25,7 +26,7 @@ pub fn diff(args: &DiffArgs) -> Result<u8> {
     let mut machine = changed_machine(&args.tape).map_err(classify(what))?;
     let vfs = machine.vfs_mut();
     let entries = vfs.diff().context(what)?;
-    let text = render_diff(vfs, &entries)?;
+    let text = render_reported_diff(vfs, &entries).context("--diff")?;
     sink::print(text.as_bytes());
     changes::tell_refused_by_git(&entries);
     Ok(0)
@@ -70,7 +71,7 @@ pub fn apply(args: &ApplyArgs) -> Result<u8> {
     let unfinished = unfinished(&args.tape)?;
     let vfs = machine.vfs_mut();
     let entries = vfs.diff().context("nothing is written to the disk")?;
-    changes::warn_of_sensitive(&changes::changes_of(vfs, &entries), args.quiet);
+    changes::warn_of_sensitive(&reported_changes(vfs, &entries), args.quiet);
     changes::write(vfs, args.quiet)?;
     tell(args, &format!("{} written to the disk", count(count_changed, "change")));
     if let Some(how) = unfinished {

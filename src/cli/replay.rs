@@ -24,6 +24,10 @@ use crate::{Engine, EngineConfig, Limit, Limits, Module};
 const MODULE_BYTES_MAX: u64 = 1 << 30;
 
 pub fn run(args: &ReplayArgs) -> Result<u8> {
+    #[cfg(feature = "mcp")]
+    if crate::mcp::has_calls(&args.tape).is_ok_and(|has| has) {
+        return super::mcp::replay(args);
+    }
     let header = tape::open(&args.tape)?.header().clone();
     let said = TapeAnnotations::of(&args.tape)?;
     let cache_dir = home::cache_dir().ok();

@@ -8,6 +8,7 @@ use super::exit;
 use super::loaded::{LoadedPrograms, Loads};
 
 use crate::kernel::process::TrappedProcess;
+pub use crate::kernel::vfs::ReportedChange as Change;
 use crate::{ExitStatus, Limit, Machine, Outcome};
 
 /// How a run ended.
@@ -211,37 +212,6 @@ pub struct DifferenceReport {
     pub program: String,
     /// What differs from an earlier run; `null` if there was none with its arguments.
     pub difference: Option<String>,
-}
-
-/// One changed file.
-#[derive(Serialize, Debug)]
-pub struct Change {
-    /// Where it is mounted.
-    pub mount: String,
-    /// Its path below that.
-    pub path: String,
-    /// `added`, `modified`, `deleted`, or these after `directory_`, `symlink_` or `special_`; `times`
-    /// if nothing but those changed.
-    pub kind: &'static str,
-    /// The path that it had before, if it was moved.
-    pub renamed_from: Option<String>,
-    /// Whether its owner may execute it, if it is a file that was added or modified.
-    pub executable: Option<bool>,
-}
-
-impl Change {
-    /// Whether nothing but times changed.
-    pub fn is_of_times(&self) -> bool {
-        self.kind == "times"
-    }
-
-    /// Its path: relative to the worktree, or absolute in the namespace if it is elsewhere.
-    pub fn shown_path(&self) -> String {
-        match self.mount.as_str() {
-            crate::WORKTREE => self.path.clone(),
-            mount => format!("{}/{}", mount.trim_end_matches('/'), self.path),
-        }
-    }
 }
 
 /// A path that the program left, and that some systems cannot have.

@@ -121,7 +121,17 @@ fn interrupt_by_epoch(program: &Program, store: &mut Store<Process>) -> io::Resu
         watch.map(|watch| (deadline, watch))
     };
     let mut watched = deadline.map(&watch).transpose()?;
+    let interrupted = store.engine().weak();
+    let attended = store.data().guest.machine().interrupt.clone().map(|interrupt| {
+        interrupt.attend(move || {
+            if let Some(engine) = interrupted.upgrade() {
+                engine.increment_epoch();
+            }
+        })
+    });
     store.epoch_deadline_callback(move |mut store| {
+        // It ends with the store, as this function does.
+        let _ = &attended;
         let machine = store.data_mut().guest.machine_mut();
         if machine.is_out_of_time() {
             machine.note_limit(Limit::Timeout);
@@ -149,9 +159,8 @@ async fn start(
     store: &mut Store<Process>,
     instance: Instance,
 ) -> Result<Outcome, RunError> {
-    if let Some(deadline) = store.data().guest.machine().deadline()
-        && !program.engine().config().fuel
-        && let Err(error) = StopAtDeadline::begin(program.engine(), store, instance, deadline)
+    if !program.engine().config().fuel
+        && let Err(error) = StopAtDeadline::begin(program.engine(), store, instance)
     {
         return Ok(lacks_thread(program, &mut store.data_mut().guest, &error));
     }

@@ -208,7 +208,8 @@ impl Trace {
     /// The form in which a cache keeps it: the digest of what follows, which is the trace in the format of postcard.
     pub fn to_bytes(&self) -> Vec<u8> {
         let bytes = vec![0; Digest::BYTES];
-        let mut bytes = postcard::to_extend(self, bytes).expect("no part of it has an unknown length");
+        let mut bytes =
+            postcard::to_extend(self, bytes).expect("no part of it has an unknown length");
         let digest = Digest::of(&bytes[Digest::BYTES..]);
         bytes[..Digest::BYTES].copy_from_slice(digest.as_bytes());
         bytes

@@ -22,7 +22,7 @@ pub use home::{HeldSession, HomeEntry, HomeKind, MakePrograms, SandboxHome};
 pub use home_details::HomeDetails;
 pub use home_error::HomeError;
 pub use local::LocalBackend;
-pub use session::{MakeHost, Sandbox};
+pub use session::{Directories, Directory, MakeHost, Sandbox};
 pub use snapshot::{SnapshotError, SnapshotStore};
 pub use wasi::WasiBackend;
 

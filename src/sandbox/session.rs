@@ -1,6 +1,8 @@
 //! A sandbox: a machine and its specification.
 
 use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,22 +15,47 @@ use super::backend::{
 use crate::base::errno::Errno;
 use crate::host::{HostError, HostHandle, SessionHost, SessionHostBuilder};
 use crate::kernel::io::stdio::{Input, OutputStream, Stdio};
+use crate::kernel::machine::interrupt::Interrupt;
 use crate::kernel::machine::limits::Limits;
-use crate::kernel::machine::{Machine, MachineBuilder, MachineError};
+use crate::kernel::machine::{Machine, MachineBuilder, MachineError, WORKTREE};
 use crate::kernel::process::TrappedProcess;
 use crate::kernel::process::outcome::{Outcome, RunError};
 use crate::kernel::process::programs::Programs;
 use crate::kernel::vfs::{
-    Applied, ApplyError, Baseline, Contents, DiffEntry, DiffError, Drift, HostDir, Overlay,
+    Applied, ApplyError, Baseline, Contents, DiffEntry, DiffError, Drift, HostDir, Layer, Overlay,
     Refreshed, Source, VPath, beneath,
 };
 use crate::net::EgressPolicy;
 use crate::process::{self, Command};
 use crate::results::Results;
+use crate::tape::Recorder;
 
 /// Makes the host of a session: its command policy, bridge, answers to questions and credentials.
 /// The network policy is that of the specification. The specification may not have an id yet.
 pub type MakeHost = Arc<dyn Fn(&SandboxSpec) -> SessionHostBuilder + Send + Sync>;
+
+/// How a caller of [`Sandbox::provision_opening`] opens the directories of mounts.
+pub struct Directories<'d> {
+    /// Opens the directory of the host that a mount names.
+    pub open: &'d dyn Fn(&SandboxMount, &Path) -> io::Result<Directory>,
+    /// Records what the session sees of directories of the host, as if they were mounted below this absolute path.
+    pub tape: Option<(Recorder, String)>,
+}
+
+/// An open directory.
+pub enum Directory {
+    /// Of the host.
+    Host(HostDir),
+    /// In its place, a tree that does not change.
+    Layer(Arc<dyn Layer>),
+}
+
+impl Directories<'static> {
+    /// Opens the paths of mounts as they are, and records nothing.
+    pub(super) fn by_path() -> Self {
+        Self { open: &|_, path| HostDir::open(path).map(Directory::Host), tape: None }
+    }
+}
 
 /// A sandbox: a session with its own files, clock, random numbers and rules, in which programs run
 /// one after the other.
@@ -87,8 +114,22 @@ impl Sandbox {
         spec: SandboxSpec,
         make_host: MakeHost,
     ) -> Result<Self, SandboxError> {
+        Self::provision_opening(programs, spec, make_host, &Directories::by_path())
+    }
+
+    /// Like [`Sandbox::provision_with`], with host directories that `directories` opens: for a caller that resolves their
+    /// paths beneath directories of its own.
+    ///
+    /// # Errors
+    /// As [`Sandbox::provision`].
+    pub fn provision_opening(
+        programs: Arc<dyn Programs>,
+        spec: SandboxSpec,
+        make_host: MakeHost,
+        directories: &Directories<'_>,
+    ) -> Result<Self, SandboxError> {
         let contents = Arc::new(Contents::default());
-        Self::provision_from(programs, spec, make_host, &contents, Beginning::Now)
+        Self::provision_from(programs, spec, make_host, &contents, Beginning::Now, directories)
     }
 
     /// Like [`Sandbox::provision_with`]; contents of host directories are kept in `contents`.
@@ -98,6 +139,7 @@ impl Sandbox {
         make_host: MakeHost,
         contents: &Arc<Contents>,
         beginning: Beginning,
+        directories: &Directories<'_>,
     ) -> Result<Self, SandboxError> {
         check_env(&spec.env)?;
         spec.mounts = effective_mounts(&["/tmp", MEMORY_DIR, OUTPUTS_DIR], spec.mounts)?;
@@ -107,11 +149,14 @@ impl Sandbox {
             .seed(spec.seed)
             .limits(spec.limits)
             .programs(programs);
+        if let Some((recorder, at)) = &directories.tape {
+            builder = builder.directories_tape(recorder.clone(), at.clone());
+        }
         let host = host_of(&make_host, &spec);
         let handle = host.handle();
         builder = builder.host(host);
         for mount in &spec.mounts {
-            builder = with_mount(builder, mount, contents, beginning)?;
+            builder = with_mount(builder, mount, contents, beginning, directories)?;
         }
         let machine = builder.build().map_err(|error| match error {
             MachineError::Mount { path, errno } => {
@@ -168,6 +213,20 @@ impl Sandbox {
         &self.spec.mounts
     }
 
+    /// Where its programs start, and its relative paths begin, by default: the worktree, or else the root.
+    pub fn start_dir(&self) -> &'static str {
+        let has_worktree = self.spec.mounts.iter().any(|mount| mount.target == WORKTREE);
+        if has_worktree { WORKTREE } else { "/" }
+    }
+
+    /// `path` from the root; a relative one begins in [`Sandbox::start_dir`].
+    pub fn absolute(&self, path: &str) -> String {
+        match self.start_dir() {
+            _ if path.starts_with('/') => path.to_owned(),
+            start => format!("{}/{path}", start.trim_end_matches('/')),
+        }
+    }
+
     /// The data of the caller.
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         &self.spec.metadata
@@ -198,7 +257,7 @@ impl Sandbox {
             let message = format_args!("a mount already exists at {}", mount.target);
             return Err(SandboxError::lifecycle(id, message));
         }
-        let source = source_of(&mount, &self.contents, Beginning::Now)?;
+        let source = source_of(&mount, &self.contents, Beginning::Now, &Directories::by_path())?;
         let now = self.machine.now_ns();
         let read_only = mount.access == FilesystemAccess::ReadOnly;
         let mtimes = self.spec.mtimes;
@@ -357,6 +416,11 @@ impl Sandbox {
         self.machine.vfs_mut().apply()
     }
 
+    /// The time of its own clock, in nanoseconds since the Unix epoch.
+    pub fn now_ns(&mut self) -> u64 {
+        self.machine.now_ns()
+    }
+
     /// The time since the start of the session on its own clock.
     pub fn elapsed(&mut self) -> Duration {
         self.machine.elapsed()
@@ -365,6 +429,11 @@ impl Sandbox {
     /// As [`Machine::set_results`].
     pub fn set_results(&mut self, results: Option<Arc<Results>>) {
         self.machine.set_results(results);
+    }
+
+    /// Sets what ends later execs of this session, but not of its forks, from another thread, as their timeout would.
+    pub fn set_interrupt(&mut self, interrupt: Option<Interrupt>) {
+        self.machine.set_interrupt(interrupt);
     }
 
     /// The machine, for reading.
@@ -425,14 +494,19 @@ fn source_of(
     mount: &SandboxMount,
     contents: &Arc<Contents>,
     beginning: Beginning,
+    directories: &Directories<'_>,
 ) -> Result<Source, SandboxError> {
     Ok(match &mount.source {
         MountSource::Memory => Source::Memory,
         MountSource::Host(path) => {
-            let dir = HostDir::open(path).map_err(|source| SandboxError::Io {
+            let dir = (directories.open)(mount, path).map_err(|source| SandboxError::Io {
                 what: format!("cannot open the directory {} to mount it", path.display()),
                 source,
             })?;
+            let dir = match dir {
+                Directory::Host(dir) => dir,
+                Directory::Layer(layer) => return Ok(Source::Layers(vec![layer])),
+            };
             let (dir, contents) = (Arc::new(dir), Some(contents.clone()));
             Source::Baseline(Arc::new(match beginning {
                 Beginning::Now => Baseline::begin(dir, contents, true),
@@ -447,8 +521,9 @@ fn with_mount(
     mount: &SandboxMount,
     contents: &Arc<Contents>,
     beginning: Beginning,
+    directories: &Directories<'_>,
 ) -> Result<MachineBuilder, SandboxError> {
-    let source = source_of(mount, contents, beginning)?;
+    let source = source_of(mount, contents, beginning, directories)?;
     Ok(match mount.access {
         FilesystemAccess::ReadOnly => builder.mount_read_only(&mount.target, source),
         FilesystemAccess::ReadWrite => builder.mount(&mount.target, source),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::backend::{SandboxError, SandboxMount, SandboxSpec};
-use super::session::{Beginning, MakeHost, Sandbox};
+use super::session::{Beginning, Directories, MakeHost, Sandbox};
 use crate::base::digest::Digest;
 use crate::host::SessionHost;
 use crate::kernel::machine::ClockConfig;
@@ -212,7 +212,14 @@ impl SnapshotStore {
         let contents = Arc::new(Contents::of_store(self.cas.clone()));
         let sandbox = programs(&spec).and_then(|programs| {
             let make_host: MakeHost = Arc::new(|_| SessionHost::builder());
-            Sandbox::provision_from(programs, spec, make_host, &contents, Beginning::Earlier)
+            Sandbox::provision_from(
+                programs,
+                spec,
+                make_host,
+                &contents,
+                Beginning::Earlier,
+                &Directories::by_path(),
+            )
         });
         let mut sandbox = sandbox.map_err(|error| SnapshotError::Provision {
             id: id.to_string(),

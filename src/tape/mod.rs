@@ -40,5 +40,5 @@ pub use payload::{INLINE_BYTES_MAX, Payload};
 pub use player::Player;
 pub use record::{Found, Kind, Phase, Preopened, Record};
 pub use recorder::{MemoryTape, ReadAt, Recorder, TapeError, TapeSink, TapedContent};
-pub use redact::{BadRule, Redaction};
+pub use redact::{BadRule, REDACTED, Redaction};
 pub use store::{Content, TapeStore, cas_dir};

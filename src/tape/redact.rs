@@ -7,8 +7,8 @@ use regex::bytes::{Regex, RegexSet};
 
 use super::header::Version;
 
-/// Replaces a secret.
-pub(super) const REDACTED: &str = "[redacted]";
+/// Stands in texts in place of a secret.
+pub const REDACTED: &str = "[redacted]";
 
 /// Matches names of variables with secret values.
 const SECRET_NAMES: &str = r"(?i-u)passw|passphrase|secret|token|credential|cookie|api_?key|private_?key|(^|_)(key|auth|authorization|session_id|pass|pat)($|_)|_pwd($|_)|^pwd_";

@@ -270,6 +270,27 @@ impl Toolchains {
         Ok(self)
     }
 
+    /// Adds those of the toolchains `names` that are installed in `store`, as [`Toolchains::with_installed`] adds all.
+    ///
+    /// # Errors
+    /// [`ResolveError`]: `Folder` if the store cannot be read; `Installed` if one is damaged.
+    pub fn with_installed_of(
+        mut self,
+        store: &InstalledToolchains,
+        names: &[String],
+    ) -> Result<Self, ResolveError> {
+        self.hold = store.hold().map(Arc::new);
+        for name in names {
+            if store.has(name)? {
+                let toolchain = Toolchain::installed(store, name);
+                let toolchain =
+                    toolchain.map_err(|error| ResolveError::Installed(Arc::new(error)))?;
+                self.places.push(Place::Described(Arc::new(toolchain)));
+            }
+        }
+        Ok(self)
+    }
+
     /// The toolchains with a manifest, in the order in which they are searched.
     pub fn described(&self) -> impl Iterator<Item = &Arc<Toolchain>> {
         self.places.iter().filter_map(|place| match place {

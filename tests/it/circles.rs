@@ -24,6 +24,11 @@ const KNOWN: &[(&str, &[&str], &str)] = &[
         &["children", "image"],
         "a program of the host may start others, by what started it",
     ),
+    (
+        "mcp",
+        &["client", "server", "tools"],
+        "a server makes clients, which call tools, which work with the sandboxes of their client",
+    ),
     ("process/shell", &["lexer", "parser", "words"], "a word may hold a command: `$( )`"),
 ];
 

@@ -27,6 +27,8 @@ const DOCUMENTS: &[(&str, Option<&str>)] = &[
     ("docs/annotations.md", None),
     ("docs/guest-abi.md", None),
     ("docs/host.md", None),
+    #[cfg(feature = "mcp")]
+    ("docs/mcp.md", None),
     ("docs/avr.md", Some("avr")),
     ("docs/toolchains.md", None),
     ("docs/project.md", None),

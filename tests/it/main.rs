@@ -29,6 +29,8 @@ mod llm;
 #[cfg(feature = "llm")]
 mod llm_http;
 mod manifests;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod modules;
 mod native_children;
 mod native_trees;

@@ -26,7 +26,8 @@ const RANKS: &[(&str, u32)] = &[
     ("llm", 6),
     ("host", 8),
     ("testbench", 9),
-    ("cli", 10),
+    ("mcp", 10),
+    ("cli", 11),
 ];
 
 pub fn root() -> &'static Path {
@@ -100,6 +101,8 @@ fn libraries_are_used_only_in_their_modules() {
         ("wasmtime::", &["src/engine/", "src/abi/"]),
         ("anyhow", &["src/cli/"]),
         ("ureq", &["src/net/", "src/llm/http.rs"]),
+        ("rmcp", &["src/mcp/protocol.rs"]),
+        ("hyper", &["src/mcp/protocol.rs", "src/mcp/http.rs"]),
         ("println!", &["src/cli/"]),
         (
             "unsafe {",

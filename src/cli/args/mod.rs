@@ -8,6 +8,8 @@ pub mod host;
 pub mod installation;
 #[cfg(feature = "import")]
 pub mod keys;
+#[cfg(feature = "mcp")]
+pub mod mcp;
 pub mod record;
 pub mod replay;
 pub mod run;
@@ -30,6 +32,8 @@ use self::host::HostArgs;
 use self::installation::{CacheArgs, ChildArgs, DoctorArgs, OptimizeArgs, ProgramsArgs};
 #[cfg(feature = "import")]
 use self::keys::KeysArgs;
+#[cfg(feature = "mcp")]
+use self::mcp::McpArgs;
 use self::record::RecordArgs;
 use self::replay::ReplayArgs;
 use self::run::RunArgs;
@@ -90,6 +94,9 @@ pub enum Subcommand {
     Host(HostArgs),
     /// Run programs in persistent sessions that can be forked, kept and resumed
     Sandbox(SandboxArgs),
+    /// Serve sandboxes to an agent, through the Model Context Protocol
+    #[cfg(feature = "mcp")]
+    Mcp(Box<McpArgs>),
     /// List the programs that can be run by name
     Programs(ProgramsArgs),
     /// Install a toolchain, so that its programs can be run by name

@@ -7,7 +7,6 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::disk::tell_all;
-use super::show::absolute;
 use super::{home, waiting};
 use crate::base::disk;
 use crate::cli::args::sandbox::CpArgs;
@@ -21,7 +20,7 @@ pub fn run(args: &CpArgs) -> Result<u8> {
     let copied = match (in_session(&args.from), in_session(&args.to)) {
         (Some((id, path)), None) => {
             let mut sandbox = home()?.resume(id)?;
-            let path = absolute(&sandbox, path);
+            let path = sandbox.absolute(path);
             let to = Path::new(&args.to);
             before_opening(&folder_of(to), false)?;
             let copied = journaled(false, |journals, witness| {
@@ -34,7 +33,7 @@ pub fn run(args: &CpArgs) -> Result<u8> {
             let home = home()?;
             let mut held = home.hold(id, || waiting(id))?;
             let mut sandbox = held.resume()?;
-            let path = absolute(&sandbox, path);
+            let path = sandbox.absolute(path);
             let from = Path::new(&args.from);
             before_opening(&folder_of(from), false)?;
             let copied = sandbox.copy_in(from, &path)?;

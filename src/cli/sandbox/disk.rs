@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use super::{home, waiting};
 use crate::Overlay;
 use crate::cli::args::sandbox::{ApplyArgs, RefreshArgs};
-use crate::cli::changes::{self, changes_of, shown_path, tell_drifts};
+use crate::cli::changes::{self, shown_path, tell_drifts};
 use crate::cli::exit::{DIFFERENT, Hinted, Unsettled};
 use crate::cli::home::journals_dir;
 use crate::cli::report::Change;
 use crate::cli::text::{count, printable};
-use crate::kernel::vfs::{ApplyError, Conflict, ConflictKind, Drift, Taken};
+use crate::kernel::vfs::{ApplyError, Conflict, ConflictKind, Drift, Taken, reported_changes};
 use crate::sandbox::Sandbox;
 
 pub fn apply(args: &ApplyArgs) -> Result<u8> {
@@ -26,7 +26,7 @@ pub fn apply(args: &ApplyArgs) -> Result<u8> {
     let entries = vfs.diff().context("cannot determine what the session changed");
     let entries = entries.map_err(|error| with_drifts(error, &mut sandbox, &args.id))?;
     let vfs = sandbox.files();
-    let changes: Vec<Change> = changes_of(vfs, &entries);
+    let changes: Vec<Change> = reported_changes(vfs, &entries);
     changes::warn_of_sensitive(&changes, args.json);
     // Taken before the write, which forgets them.
     let drifts = sandbox_drifts(&mut sandbox);

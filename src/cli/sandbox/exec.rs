@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 
 use super::create::environment;
 use super::disk::{tell_new_drifts, with_drifts};
-use super::show::{absolute, start_dir};
 use super::{KeptPolicy, TOOLCHAIN, home_with, waiting};
 use crate::base::ambient;
 use crate::cli::args::sandbox::ExecArgs;
@@ -129,8 +128,8 @@ fn perform(
     let settings = HostSettings::of_args(policy, &args.answers)?;
     sandbox.set_host(Arc::new(move |_| settings.builder()));
     let cwd = match args.cwd.as_deref() {
-        None => start_dir(&sandbox).to_owned(),
-        Some(cwd) => absolute(&sandbox, cwd),
+        None => sandbox.start_dir().to_owned(),
+        Some(cwd) => sandbox.absolute(cwd),
     };
     request.cwd = Some(cwd.clone());
     sandbox.set_results(caching.and_then(Caching::results));

@@ -11,32 +11,21 @@ use super::{PROJECT_TOOLCHAINS, TOOLCHAIN, home};
 use crate::base::ambient;
 use crate::base::digest::Digest;
 use crate::cli::args::sandbox::{DiffArgs, ListArgs, LsArgs, ShowArgs};
-use crate::cli::changes::{self, render_diff};
+use crate::cli::changes;
 use crate::cli::exit::{Hinted, Usage};
 use crate::cli::home::journals_dir;
 use crate::cli::project::lock::Locked;
 use crate::cli::report::Change;
 use crate::cli::sink;
 use crate::cli::text::printable;
-use crate::kernel::vfs::{CompareError, DiffEntry, FileType, diff_overlays};
+use crate::kernel::vfs::{
+    CompareError, DiffEntry, FileType, diff_overlays, render_reported_diff, reported_changes,
+    reported_changes_since,
+};
 use crate::sandbox::{
     FilesystemAccess, HomeDetails, HomeEntry, HomeKind, Listed, MountSource, Sandbox, SandboxMount,
 };
-use crate::{ClockConfig, Mtimes, WORKTREE};
-
-/// Where relative paths of a session begin.
-pub fn start_dir(sandbox: &Sandbox) -> &'static str {
-    let has_worktree = sandbox.mounts().iter().any(|mount| mount.target == WORKTREE);
-    if has_worktree { WORKTREE } else { "/" }
-}
-
-/// The path `path` of a session, from its root.
-pub fn absolute(sandbox: &Sandbox, path: &str) -> String {
-    match start_dir(sandbox) {
-        _ if path.starts_with('/') => path.to_owned(),
-        start => format!("{}/{path}", start.trim_end_matches('/')),
-    }
-}
+use crate::{ClockConfig, Mtimes};
 
 pub fn list(args: &ListArgs) -> Result<u8> {
     let home = home()?;
@@ -210,7 +199,7 @@ fn print_table<const N: usize>(rows: &[[String; N]]) {
 pub fn ls(args: &LsArgs) -> Result<u8> {
     let mut sandbox = home()?.resume(&args.id)?;
     sandbox.files().hide_temporaries(&journals_dir()?);
-    let path = absolute(&sandbox, args.path.as_deref().unwrap_or_default());
+    let path = sandbox.absolute(args.path.as_deref().unwrap_or_default());
     let entries = sandbox.list(&path);
     tell_all(&mut sandbox, &args.id);
     let entries = entries?;
@@ -245,7 +234,7 @@ pub fn diff(args: &DiffArgs) -> Result<u8> {
         None => {
             let entries = sandbox.diff().context("cannot determine what the session changed");
             let entries = entries.map_err(|error| with_drifts(error, &mut sandbox, &args.id))?;
-            let changes = changes::changes_of(sandbox.files(), &entries);
+            let changes = reported_changes(sandbox.files(), &entries);
             (entries, changes, sandbox)
         }
         Some(other) => {
@@ -283,7 +272,7 @@ pub fn diff(args: &DiffArgs) -> Result<u8> {
     if args.json {
         say!("{}", json!({ "changes": changes }));
     } else {
-        let text = render_diff(shown.files(), &entries);
+        let text = render_reported_diff(shown.files(), &entries).context("--diff");
         let text = text.map_err(|error| with_drifts(error, &mut shown, id))?;
         sink::print(text.as_bytes());
         changes::tell_refused_by_git(&entries);
@@ -296,7 +285,7 @@ pub fn diff(args: &DiffArgs) -> Result<u8> {
 fn compare(before: &mut Sandbox, after: &mut Sandbox) -> Result<(Vec<DiffEntry>, Vec<Change>)> {
     let times = before.files().changed_times();
     let entries = diff_overlays(before.files(), after.files())?;
-    let changes = changes::changes_of_entries(&entries, &times, after.files());
+    let changes = reported_changes_since(&times, after.files(), &entries);
     Ok((entries, changes))
 }
 

@@ -40,6 +40,7 @@ pub struct MachineBuilder {
     limits: Limits,
     tmp: bool,
     tape: Option<Recorder>,
+    directories_tape: Option<(Recorder, String)>,
     taped_clock: Option<(u64, u64, Vec<u64>)>,
     shared_clock: Option<Box<dyn Clock>>,
     recorded_as: Option<MachineConfig>,
@@ -60,6 +61,7 @@ impl Default for MachineBuilder {
             limits: Limits::default(),
             tmp: true,
             tape: None,
+            directories_tape: None,
             taped_clock: None,
             shared_clock: None,
             recorded_as: None,
@@ -153,6 +155,13 @@ impl MachineBuilder {
     /// Records what crosses the boundary of the machine.
     pub fn tape(mut self, recorder: Recorder) -> Self {
         self.tape = Some(recorder);
+        self
+    }
+
+    /// Records the directories of the host that it mounts, as if they were mounted below the absolute path `at`, and
+    /// nothing else: such a machine can be forked.
+    pub fn directories_tape(mut self, recorder: Recorder, at: impl Into<String>) -> Self {
+        self.directories_tape = Some((recorder, at.into()));
         self
     }
 
@@ -281,6 +290,11 @@ impl MachineBuilder {
             tape.push(Kind::Machine { config: config.unwrap_or_default() });
             vfs.set_tape(tape.clone());
         }
+        if let Some((tape, at)) = &self.directories_tape {
+            let below = VPath::parse(at)
+                .map_err(|errno| MachineError::Mount { path: at.clone(), errno })?;
+            vfs.set_directories_tape(tape.clone(), below);
+        }
         let (worktree, kernel_version) = (self.worktree_path(), self.kernel_version());
         let mut mount = |path: String, source, read_only| -> Result<MountId, MachineError> {
             vfs.mount(&path, source, read_only, mtimes, now)
@@ -318,6 +332,7 @@ impl MachineBuilder {
             limits: self.limits,
             timeouts: self.timeouts,
             lacks: self.lacks,
+            interrupt: None,
             trace: None,
             tape: self.tape,
             kernel_version,

@@ -11,12 +11,9 @@ use super::run_state::RunState;
 use super::timeout::Timeouts;
 use super::{Machine, TOOLCHAINS_ROOT};
 use crate::base::digest::Digest;
-use crate::base::errno::Errno;
 use crate::kernel::process::programs::NeededTree;
 use crate::kernel::process::wakeup::HostBell;
-use crate::kernel::vfs::{
-    Blob, DirEntry, FileType, Layer, RestoreError, SavedOverlay, Stat, VPath, beneath,
-};
+use crate::kernel::vfs::{EmptyTree, RestoreError, SavedOverlay, beneath};
 use crate::store::{Cas, StoreError};
 
 /// A machine could not be forked or saved.
@@ -67,7 +64,7 @@ impl SavedMachine {
 
 impl Machine {
     /// Creates an independent machine in this state: the same files, clock, random bytes, limits and programs,
-    /// but no host and no trace. Contents are shared until one of the two writes to them, so a large tree
+    /// but no host, no interrupt and no trace. Contents are shared until one of the two writes to them, so a large tree
     /// takes no longer than a small one.
     ///
     /// # Errors
@@ -86,6 +83,7 @@ impl Machine {
             limits: self.limits,
             timeouts: Timeouts::default(),
             lacks: Lacks::default(),
+            interrupt: None,
             trace: None,
             tape: None,
             tapes_finds: true,
@@ -136,7 +134,7 @@ impl Machine {
         let missing: Vec<String> = saved.mount_points().filter(is_tree).take(TREES_MAX).collect();
         let tree = |at: String| {
             let found = self.programs.as_ref().and_then(|programs| programs.tree(&at));
-            found.unwrap_or_else(|| NeededTree { at, layer: Arc::new(GoneTree) })
+            found.unwrap_or_else(|| NeededTree { at, layer: Arc::new(EmptyTree) })
         };
         let trees: Vec<NeededTree> = missing.into_iter().map(tree).collect();
         let mounted = self.mount_trees(&trees);
@@ -146,28 +144,3 @@ impl Machine {
 
 /// Most trees of toolchains that are mounted again.
 const TREES_MAX: usize = 10_000;
-
-/// A tree of a toolchain that is no longer there.
-struct GoneTree;
-
-impl Layer for GoneTree {
-    fn stat(&self, path: &VPath) -> Result<Stat, Errno> {
-        if !path.is_root() {
-            return Err(Errno::Noent);
-        }
-        let file_type = FileType::Directory;
-        Ok(Stat { file_type, size: 0, mtime_ns: 0, executable: true, stamp: 0, inode: 0, nlink: 1 })
-    }
-
-    fn list(&self, _: &VPath) -> Result<Vec<DirEntry>, Errno> {
-        Ok(Vec::new())
-    }
-
-    fn read_link(&self, _: &VPath) -> Result<Box<[u8]>, Errno> {
-        Err(Errno::Noent)
-    }
-
-    fn open(&self, _: &VPath) -> Result<Blob, Errno> {
-        Err(Errno::Noent)
-    }
-}

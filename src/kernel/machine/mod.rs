@@ -5,6 +5,7 @@ pub mod clock;
 pub mod config;
 mod error;
 pub mod fork;
+pub mod interrupt;
 pub mod lack;
 pub mod limits;
 pub mod memory;
@@ -22,6 +23,7 @@ pub use self::builder::MachineBuilder;
 use self::clock::{Clock, ClockId, DEFAULT_START_NS, VirtualClock};
 use self::config::KERNEL_VERSION;
 pub use self::error::MachineError;
+use self::interrupt::Interrupt;
 use self::lack::Lacks;
 use self::limits::Limits;
 use self::random::Random;
@@ -32,14 +34,11 @@ use super::host::Host;
 use super::process::programs::NeededTree;
 use super::process::programs::Programs;
 use super::process::wakeup::HostBell;
+pub use super::vfs::WORKTREE;
 use super::vfs::{Overlay, Source};
 use crate::base::errno::Errno;
 use crate::results::Results;
 use crate::tape::Recorder;
-
-/// The mount point of a worktree: a name that directories rarely have, so that it does not clash with
-/// programs' relative paths.
-pub const WORKTREE: &str = "/worktree";
 
 /// The directory of the namespace in which toolchains have their files. Nothing else is mounted there, and its name
 /// means this directory wherever a program looks it up, so that a worktree cannot hide it.
@@ -89,6 +88,8 @@ pub struct Machine {
     pub(crate) timeouts: Timeouts,
     /// Where recorded runs lacked host resources.
     pub(crate) lacks: Lacks,
+    /// Ends runs from another thread.
+    pub(crate) interrupt: Option<Interrupt>,
     pub(crate) trace: Option<Trace>,
     /// Records what crosses the boundary.
     pub(crate) tape: Option<Recorder>,
@@ -135,6 +136,7 @@ impl Machine {
             limits,
             timeouts: Timeouts::default(),
             lacks: Lacks::default(),
+            interrupt: None,
             trace: None,
             tape: None,
             kernel_version: KERNEL_VERSION,
@@ -162,6 +164,11 @@ impl Machine {
     /// machine with a tape or a trace, or whose engine counts fuel, runs everything.
     pub fn set_results(&mut self, results: Option<Arc<Results>>) {
         self.results = results;
+    }
+
+    /// Sets what ends later runs from another thread, as their timeout would. Default: nothing.
+    pub fn set_interrupt(&mut self, interrupt: Option<Interrupt>) {
+        self.interrupt = interrupt;
     }
 
     /// The namespace.

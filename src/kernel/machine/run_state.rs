@@ -28,6 +28,8 @@ pub(crate) struct RunState {
     pub(crate) fuel_left: Option<u64>,
     /// Remaining bytes of output.
     pub(crate) output_left: u64,
+    /// When it began, on the host's clock.
+    pub(super) begun: Option<Instant>,
     /// The deadline on the host's clock.
     pub(super) deadline: Option<Instant>,
     /// Uncounted time of this thread when the run began.
@@ -52,6 +54,7 @@ impl RunState {
             memory: Memory::new(limits.memory_bytes_max),
             fuel_left: None,
             output_left: limits.output_bytes_max,
+            begun: None,
             deadline: None,
             uncounted_before: Duration::ZERO,
             has_timed_out: false,

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use super::Machine;
+use super::interrupt::Interrupt;
 use crate::base::ambient;
 use crate::kernel::process::programs::{uncounted_since, uncounted_time};
 use crate::tape::{Kind, Recorder};
@@ -67,14 +68,19 @@ impl Machine {
 
     /// Starts the countdown of [`crate::Limits::timeout`].
     pub(super) fn start_countdown(&mut self) {
+        let begun = ambient::instant_now();
+        self.run.begun = Some(begun);
         // A deadline that the clock cannot represent never comes.
-        let end = |timeout| ambient::instant_now().checked_add(timeout);
+        let end = |timeout| begun.checked_add(timeout);
         self.run.deadline = self.limits.timeout.and_then(end);
         self.run.uncounted_before = uncounted_time();
     }
 
-    /// The deadline of the run, later by its uncounted time.
+    /// The deadline of the run, later by its uncounted time; its beginning, once it is interrupted.
     pub(crate) fn deadline(&self) -> Option<Instant> {
+        if self.interrupt.as_ref().is_some_and(Interrupt::is_set) {
+            return self.run.begun;
+        }
         self.run.deadline?.checked_add(uncounted_since(self.run.uncounted_before))
     }
 

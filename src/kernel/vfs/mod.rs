@@ -22,11 +22,15 @@ pub use apply::{Applied, ApplyError};
 pub use diff::between::{CompareError, diff_between, diff_overlays};
 pub use diff::file_version::FileVersion;
 pub use diff::git_patch::{is_in_unified_diff, render_unified_diff};
+pub use diff::report::{
+    ReportedChange, refused_by_git, render_reported_diff, reported_changes, reported_changes_since,
+};
 pub use diff::{DiffEntry, DiffError, DiffKind};
 pub use journal::error::JournalError;
 pub use journal::recovery::{ChangedKind, ChangedSince};
 pub use journal::{Journals, OnChanged, Recovered, Witness};
 pub use layer::contents::Contents;
+pub use layer::empty::EmptyTree;
 pub use layer::host_dir::{HostDir, HostFile};
 pub use layer::portable::{NameProblem, folded, folded_and_normalised, windows_problem};
 pub use layer::recording::RecordingLayer;
@@ -46,3 +50,7 @@ pub use overlay::{Overlay, VfsLimits};
 pub use path::{NAME_MAX, PATH_BYTES_MAX, SYMLOOP_MAX, VPath, beneath};
 pub use refresh::{Refreshed, Taken, TakenKind};
 pub use saved::{RestoreError, SavedOverlay};
+
+/// The mount point of a worktree: a name that directories rarely have, so that it does not clash with
+/// programs' relative paths.
+pub const WORKTREE: &str = "/worktree";

@@ -310,7 +310,10 @@ fn random_calls_are_the_same_if_they_are_known() {
         let (same, changed) = (outcome(world(seed), seed), outcome(other(seed), seed));
         for round in 0..2 {
             assert!(same == known(world(seed), seed), "seed {seed}, round {round}: a known run");
-            assert!(changed == known(other(seed), seed), "seed {seed}, round {round}: another world");
+            assert!(
+                changed == known(other(seed), seed),
+                "seed {seed}, round {round}: another world"
+            );
         }
     }
     let statistics = results.statistics();

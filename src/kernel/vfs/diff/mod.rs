@@ -14,6 +14,7 @@ pub(super) mod git_binary;
 pub(super) mod git_patch;
 mod joined;
 pub(super) mod line_diff;
+pub(super) mod report;
 
 #[cfg(test)]
 mod tests;

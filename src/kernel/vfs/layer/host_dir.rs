@@ -99,6 +99,21 @@ impl HostDir {
         Ok(Self { dir, path, hidden: OnceLock::new(), spelling: Spelling::default() })
     }
 
+    /// Opens the directory at `path` beneath this one. No symbolic link leads out of this one.
+    ///
+    /// # Errors
+    /// Those of the host: the path is missing, is not a directory, leads outside, or may not be read.
+    pub fn open_beneath(&self, path: &VPath) -> io::Result<Self> {
+        if path.is_root() {
+            return self.try_clone();
+        }
+        let native = native(path)?;
+        let dir = self.dir.open_dir(native)?;
+        let path = self.dir.canonicalize(native).unwrap_or_else(|_| native.to_owned());
+        let path = self.path.join(path);
+        Ok(Self { dir, path, hidden: OnceLock::new(), spelling: Spelling::default() })
+    }
+
     pub(super) fn dir(&self) -> &Dir {
         &self.dir
     }

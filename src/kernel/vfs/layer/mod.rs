@@ -1,6 +1,7 @@
 //! Read-only trees below an overlay.
 
 pub(super) mod contents;
+pub(super) mod empty;
 pub(super) mod host_dir;
 pub(super) mod host_examined;
 pub(super) mod host_held;

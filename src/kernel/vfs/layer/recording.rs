@@ -21,6 +21,8 @@ pub struct RecordingLayer {
     /// The machine sees the layer's own times. Otherwise they are not recorded.
     shows_times: bool,
     recorder: Recorder,
+    /// The machine reads the content that was recorded, and not that of the other layer.
+    substitutes: bool,
     /// Digests of recorded contents.
     opened: Mutex<HashMap<VPath, Digest>>,
 }
@@ -29,7 +31,14 @@ impl RecordingLayer {
     /// Records the answers of `inner`, mounted at `at`.
     pub fn new(inner: Arc<dyn Layer>, at: &VPath, shows_times: bool, recorder: Recorder) -> Self {
         let at = at.absolute("/").into();
-        Self { inner, at, shows_times, recorder, opened: Mutex::default() }
+        Self { inner, at, shows_times, recorder, substitutes: true, opened: Mutex::default() }
+    }
+
+    /// Lets the machine read the contents of `inner`, which do not change: recorded are the first ones.
+    #[must_use]
+    pub fn reading_in_place(mut self) -> Self {
+        self.substitutes = false;
+        self
     }
 
     fn absolute(&self, path: &VPath) -> String {
@@ -51,6 +60,9 @@ impl RecordingLayer {
     }
 
     fn open_recorded(&self, path: &VPath) -> Result<Blob, Errno> {
+        if !self.substitutes {
+            return self.open_in_place(path);
+        }
         let kept = |digest| self.recorder.kept(digest).map(Blob::from);
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(digest) = opened.get(path) {
@@ -63,6 +75,16 @@ impl RecordingLayer {
             Some(bytes) => Ok(Blob::Bytes(bytes.into())),
             None => Ok(kept(digest).unwrap_or(blob)),
         }
+    }
+
+    fn open_in_place(&self, path: &VPath) -> Result<Blob, Errno> {
+        let blob = self.inner.open(path)?;
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if !opened.contains_key(path) {
+            let (digest, _) = self.record_content(path, &blob)?;
+            opened.insert(path.clone(), digest);
+        }
+        Ok(blob)
     }
 
     fn record_stat(&self, path: &VPath, answer: Result<Stat, Errno>) -> Result<Stat, Errno> {

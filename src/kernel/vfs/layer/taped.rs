@@ -61,6 +61,10 @@ impl<T: Clone> Answers<T> {
         self.given.get(asked).or(self.given.last()).cloned()
     }
 
+    fn keep_first(&mut self) {
+        self.given.truncate(1);
+    }
+
     fn keep_last(&mut self) {
         self.given.drain(..self.given.len().saturating_sub(1));
     }
@@ -140,6 +144,16 @@ impl TapedTree {
             list.keep_last();
             link.keep_last();
             content.keep_last();
+        }
+    }
+
+    /// Drops all answers except the first to each question: the tree as it was in the beginning.
+    pub fn keep_first_answers(&mut self) {
+        for Entry { stat, list, link, content, .. } in self.entries.values_mut() {
+            stat.keep_first();
+            list.keep_first();
+            link.keep_first();
+            content.keep_first();
         }
     }
 

@@ -89,6 +89,8 @@ pub struct Overlay {
     pub(super) longest_path_bytes: usize,
     pub(super) below_files: BelowFiles,
     pub(super) tape: Option<Recorder>,
+    /// Records the directories of the host that are mounted, below this path, where the machine has no tape.
+    pub(super) directories_tape: Option<(Recorder, VPath)>,
     pub(super) old_listings: Vec<OldListing>,
     /// Paths seen in layers that are not the origin of a node: the node was freed, or it is a further name
     /// of a file. A patch removes only what was seen.
@@ -139,6 +141,7 @@ impl Overlay {
             longest_path_bytes: 0,
             below_files: BelowFiles::default(),
             tape: None,
+            directories_tape: None,
             old_listings: Vec::new(),
             seen: Vec::new(),
             omits_equal_files: false,
@@ -166,6 +169,11 @@ impl Overlay {
     /// Records the answers of layers that are mounted from now on.
     pub(crate) fn set_tape(&mut self, recorder: Recorder) {
         self.tape = Some(recorder);
+    }
+
+    /// Records the answers of directories of the host that are mounted from now on, as if they were mounted below `at`.
+    pub(crate) fn set_directories_tape(&mut self, recorder: Recorder, at: VPath) {
+        self.directories_tape = Some((recorder, at));
     }
 
     /// The root directory.

@@ -116,10 +116,17 @@ impl Overlay {
             Source::Baseline(baseline) => (Some(baseline.disk().clone()), Some(baseline)),
             Source::Memory | Source::Layers(_) => (None, None),
         };
-        let layers: Vec<Arc<dyn Layer>> = match &self.tape {
-            None => layers,
-            Some(tape) => {
-                let shows_times = mtimes == Mtimes::Host;
+        let shows_times = mtimes == Mtimes::Host;
+        let layers: Vec<Arc<dyn Layer>> = match (&self.tape, &self.directories_tape) {
+            (None, Some((tape, below))) if baseline.is_some() => {
+                let at = VPath::parse(&at.absolute(&below.absolute("/")))?;
+                let record = |layer| {
+                    RecordingLayer::new(layer, &at, shows_times, tape.clone()).reading_in_place()
+                };
+                layers.into_iter().map(|layer| Arc::new(record(layer)) as Arc<dyn Layer>).collect()
+            }
+            (None, _) => layers,
+            (Some(tape), _) => {
                 let record = |layer| RecordingLayer::new(layer, &at, shows_times, tape.clone());
                 layers.into_iter().map(|layer| Arc::new(record(layer)) as Arc<dyn Layer>).collect()
             }

@@ -1,0 +1,73 @@
+//! One call of a tool.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::kernel::machine::interrupt::Interrupt;
+
+/// One call of a tool: what ends it early, how far it is, and what the user agreed to. Clones are the same call.
+#[derive(Clone, Debug, Default)]
+pub struct Call {
+    interrupt: Interrupt,
+    output_bytes: Arc<AtomicU64>,
+    consent: Option<String>,
+}
+
+/// What the user has to agree to before a tool goes on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Consent {
+    /// What happens if the user agrees. Names in it that programs chose are escaped.
+    pub question: String,
+    /// What the user agrees to, exactly: for [`Call::consented`].
+    pub state: String,
+}
+
+impl Call {
+    /// A call for which the user has agreed to nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A call for which the user has agreed to what has this [`Consent::state`]. If that has changed meanwhile, the user is
+    /// asked again.
+    #[must_use]
+    pub fn consented(state: impl Into<String>) -> Self {
+        Self { consent: Some(state.into()), ..Self::default() }
+    }
+
+    /// Ends the call: a program that it runs is ended, and its sandbox is as it was before.
+    pub fn cancel(&self) {
+        self.interrupt.set();
+    }
+
+    /// Whether it was cancelled.
+    pub fn is_cancelled(&self) -> bool {
+        self.interrupt.is_set()
+    }
+
+    /// Bytes that the program has written to standard output and standard error so far.
+    pub fn output_bytes(&self) -> u64 {
+        self.output_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn add_output(&self, bytes: usize) {
+        self.output_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn interrupt(&self) -> &Interrupt {
+        &self.interrupt
+    }
+
+    pub(super) fn consent(&self) -> Option<&str> {
+        self.consent.as_deref()
+    }
+}
+
+/// Cancels a call when it is dropped: the future of a call was dropped before it ended.
+pub(super) struct CancelOnDrop(pub Call);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}

@@ -1,0 +1,304 @@
+//! Makes the calls on a tape again, and compares the answers.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::call::Call;
+use super::client::Client;
+use super::environment::{Environment, Loaded};
+use super::policy::{Policy, PolicyError};
+use super::server::{Server, ServerError};
+use super::tape::{CAPABILITY, DROP, Params, START, Start};
+use crate::Overlay;
+use crate::kernel::vfs::{Applied, TapedTree, TapedTreeError};
+use crate::tape::{Kind, REDACTED, TapeError, TapeReader, TapeStore};
+
+/// Real time of a program in a replay, in milliseconds: where real time ended one, the call is left out.
+const TIMEOUT_MS: u64 = 3_600_000;
+
+/// A replay that reached the end of its tape.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReplayedCalls {
+    /// Calls whose answers are equal.
+    pub equal: u64,
+    /// Calls that were not compared: they were cancelled or timed out, installed something, or depend on the disk after
+    /// changes were written to it, on other calls of the same moment, or on what the tape withholds.
+    pub left_out: u64,
+}
+
+/// A call whose answer differs from that on the tape.
+#[derive(Clone, PartialEq, Debug)]
+pub struct CallDifference {
+    /// The number of the record.
+    pub seq: u64,
+    /// The tool.
+    pub tool: String,
+    /// The arguments.
+    pub arguments: Value,
+    /// The answer on the tape.
+    pub expected: Value,
+    /// The answer now.
+    pub found: Value,
+}
+
+/// The calls on a tape cannot be replayed, or one differs.
+#[derive(thiserror::Error)]
+pub enum CallReplayError {
+    /// The tape cannot be read.
+    #[error(transparent)]
+    Tape(#[from] TapeError),
+    /// A record is not one of a server.
+    #[error("record {seq}: {message}")]
+    Record {
+        /// Its number.
+        seq: u64,
+        /// What is wrong.
+        message: String,
+    },
+    /// The policy on the tape is not valid.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// The directories on the tape are damaged.
+    #[error(transparent)]
+    Tree(#[from] TapedTreeError),
+    /// The server cannot begin.
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    /// A call has another answer.
+    #[error("record {}: {} has another answer", .0.seq, .0.tool)]
+    Different(Box<CallDifference>),
+}
+
+crate::base::readable::readable!(CallReplayError);
+
+/// Whether the tape at `path` has the calls of a server.
+///
+/// # Errors
+/// It cannot be read.
+pub fn has_calls(path: &Path) -> Result<bool, TapeError> {
+    let first = TapeReader::open(path)?.next().transpose()?;
+    Ok(first.is_some_and(|record| {
+        matches!(record.kind, Kind::HostCall { capability, operation, .. } if capability == CAPABILITY && operation == START)
+    }))
+}
+
+/// Makes the calls on the tape at `path` again, one after another, with the programs of `environment` and the directories
+/// that the tape has. Nothing is written to the disk, and nothing is installed.
+///
+/// # Errors
+/// [`CallReplayError`]: `Different` at the first call that has another answer.
+pub async fn replay(
+    path: &Path,
+    environment: Box<dyn Environment>,
+) -> Result<ReplayedCalls, CallReplayError> {
+    let mut tree = TapedTree::new(TapeStore::of(path));
+    for record in TapeReader::open(path)? {
+        tree.learn(&record?)?;
+    }
+    // A directory does not change for its sandboxes until their changes are written to it, which is left out.
+    tree.keep_first_answers();
+    let (tree, store) = (Arc::new(tree), TapeStore::of(path));
+    let mut replay: Option<Replay> = None;
+    let mut environment = Some(environment);
+    for record in TapeReader::open(path)? {
+        let record = record?;
+        let Kind::HostCall { capability, operation, params, result, .. } = &record.kind else {
+            continue;
+        };
+        if capability != CAPABILITY {
+            continue;
+        }
+        let wrong = |message: String| CallReplayError::Record { seq: record.seq, message };
+        let text = |payload: &crate::tape::Payload| {
+            let bytes = payload.bytes(&store).map_err(|error| wrong(error.to_string()))?;
+            String::from_utf8(bytes).map_err(|error| wrong(error.to_string()))
+        };
+        // A withheld text is one that cannot be compared, or no call that can be made.
+        let (params, result) = (text(params)?, text(result)?);
+        if operation == START {
+            let start: Start = parsed(&params).map_err(wrong)?;
+            let mut policy = Policy::of_texts(path, &start.texts)?;
+            policy.bounds.timeout_ms_max = TIMEOUT_MS;
+            let environment =
+                environment.take().ok_or_else(|| wrong("a second start".to_owned()))?;
+            let server = Server::replaying(
+                policy,
+                Box::new(WritesNothing(environment)),
+                tree.clone(),
+                start.exact_names,
+            )?;
+            replay = Some(Replay::new(server));
+            continue;
+        }
+        let params: Params = parsed(&params).map_err(wrong)?;
+        let result: Value = parsed(&result).map_err(wrong)?;
+        let replay = replay.as_mut().ok_or_else(|| wrong("a call before the start".to_owned()))?;
+        replay.make(record.seq, operation, params, result).await?;
+    }
+    Ok(replay.map(|replay| replay.done).unwrap_or_default())
+}
+
+fn parsed<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    serde_json::from_str(text).map_err(|error| error.to_string())
+}
+
+/// A replay under way.
+struct Replay {
+    server: Arc<Server>,
+    clients: HashMap<u64, Arc<Client>>,
+    /// Sandboxes, by client, whose changes were written to the disk, and forks of them.
+    applied: BTreeSet<(u64, String)>,
+    /// Outputs that real time ended, by client and sandbox.
+    cut: BTreeSet<(u64, String, u64)>,
+    done: ReplayedCalls,
+}
+
+/// What to do with a call.
+#[derive(PartialEq, Eq)]
+enum Plan {
+    Compare,
+    /// Make it, as later calls depend on it, and accept any answer.
+    Make,
+    LeaveOut,
+}
+
+impl Replay {
+    fn new(server: Arc<Server>) -> Self {
+        Self {
+            server,
+            clients: HashMap::new(),
+            applied: BTreeSet::new(),
+            cut: BTreeSet::new(),
+            done: ReplayedCalls::default(),
+        }
+    }
+
+    async fn make(
+        &mut self,
+        seq: u64,
+        tool: &str,
+        params: Params,
+        expected: Value,
+    ) -> Result<(), CallReplayError> {
+        let Params { client: number, arguments, consent } = params;
+        let server = self.server.clone();
+        let client = self.clients.entry(number).or_insert_with(|| server.connect_as(number));
+        let client = client.clone();
+        let Value::Object(mut words) = arguments.clone() else { return Ok(()) };
+        if tool == DROP {
+            // It may have been dropped by a call as well.
+            let _ = client.call("sandbox_drop", words, &Call::new()).await;
+            return Ok(());
+        }
+        let plan = self.plan(number, tool, &arguments, &expected);
+        if plan == Plan::LeaveOut {
+            if expected.get("undone") == Some(&Value::Bool(true)) {
+                self.leave_out_output(number, &client, &arguments, &expected).await;
+            }
+            self.done.left_out += 1;
+            return Ok(());
+        }
+        keep_id(&mut words, &expected);
+        words.remove("timeout_ms");
+        let call = consent.map_or_else(Call::new, Call::consented);
+        let found = match client.call(tool, words, &call).await {
+            Ok(answer) => answer,
+            Err(error) => error.to_json(),
+        };
+        if plan == Plan::Make {
+            self.done.left_out += 1;
+            return Ok(());
+        }
+        if found != expected {
+            let tool = tool.to_owned();
+            let difference = CallDifference { seq, tool, arguments, expected, found };
+            return Err(CallReplayError::Different(Box::new(difference)));
+        }
+        self.done.equal += 1;
+        Ok(())
+    }
+
+    fn plan(&mut self, client: u64, tool: &str, arguments: &Value, expected: &Value) -> Plan {
+        let named = |field: &str| {
+            let id = arguments.get(field).and_then(Value::as_str).unwrap_or_default();
+            (client, id.to_owned())
+        };
+        let error = expected.pointer("/error/kind").and_then(Value::as_str);
+        match (tool, error) {
+            // What these answer depends on the host, or on what happens at the same moment.
+            ("sandbox_list" | "program_list" | "toolchain_install", _)
+            | ("sandbox_create" | "sandbox_fork" | "sandbox_apply", Some(_))
+            | (_, Some("cancelled" | "limit" | "consent")) => Plan::LeaveOut,
+            ("sandbox_apply", None) => {
+                self.applied.insert(named("sandbox"));
+                Plan::LeaveOut
+            }
+            ("sandbox_diff", _) if self.applied.contains(&named("sandbox")) => Plan::LeaveOut,
+            ("sandbox_compare", _)
+                if ["before", "after"].iter().any(|id| self.applied.contains(&named(id))) =>
+            {
+                Plan::LeaveOut
+            }
+            ("sandbox_fork", None) => {
+                if self.applied.contains(&named("sandbox")) {
+                    let id = expected.get("sandbox").and_then(Value::as_str).unwrap_or_default();
+                    self.applied.insert((client, id.to_owned()));
+                }
+                Plan::Compare
+            }
+            ("sandbox_output", _) => {
+                let (client, id) = named("sandbox");
+                let output = arguments.get("output").and_then(Value::as_u64).unwrap_or_default();
+                if self.cut.contains(&(client, id, output)) {
+                    Plan::LeaveOut
+                } else {
+                    Plan::Compare
+                }
+            }
+            _ if expected.get("undone") == Some(&Value::Bool(true)) => Plan::LeaveOut,
+            _ if expected.to_string().contains(REDACTED) => Plan::Make,
+            _ => Plan::Compare,
+        }
+    }
+
+    /// Counts the output of a program that real time ended, so that later ones have the same numbers.
+    async fn leave_out_output(
+        &mut self,
+        number: u64,
+        client: &Arc<Client>,
+        arguments: &Value,
+        expected: &Value,
+    ) {
+        let id = arguments.get("sandbox").and_then(Value::as_str).unwrap_or_default();
+        let output = expected.get("output").and_then(Value::as_u64).unwrap_or_default();
+        self.cut.insert((number, id.to_owned(), output));
+        client.skip_output(id).await;
+    }
+}
+
+/// Gives a new sandbox the id that it had.
+fn keep_id(words: &mut Map<String, Value>, expected: &Value) {
+    if let Some(id) = expected.get("sandbox").filter(|_| !words.contains_key("sandbox")) {
+        words.entry("id").or_insert_with(|| id.clone());
+    }
+    if let (Some(id), Some(_)) = (expected.get("sandbox"), expected.get("origin")) {
+        words.entry("id").or_insert_with(|| id.clone());
+    }
+}
+
+/// The environment of a replay.
+struct WritesNothing(Box<dyn Environment>);
+
+impl Environment for WritesNothing {
+    fn load(&self, toolchains: Option<&[String]>) -> Result<Loaded, String> {
+        self.0.load(toolchains)
+    }
+
+    fn apply(&self, _: &mut Overlay) -> Result<Applied, String> {
+        Err("a replay writes nothing to the disk".to_owned())
+    }
+}

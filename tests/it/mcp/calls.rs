@@ -1,0 +1,217 @@
+//! Clients of a server by the library, without a protocol; and tapes of calls.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use belljar::kernel::vfs::Applied;
+use belljar::mcp::{
+    Call, Client, Environment, ErrorKind, Loaded, Policy, ProgramInfo, Server, ToolError,
+};
+use belljar::process::ShellImage;
+use belljar::{EngineConfig, Overlay, ToolchainPrograms, Toolchains};
+use serde_json::{Value, json};
+
+use super::Scene;
+use super::wire::Wire;
+use crate::support::{guest, stderr, stdout};
+
+/// The built-in programs, and applies without a journal, which are counted.
+#[derive(Clone, Default)]
+struct BuiltIn(Arc<Mutex<u32>>);
+
+impl Environment for BuiltIn {
+    fn load(&self, _: Option<&[String]>) -> Result<Loaded, String> {
+        let toolchains = Toolchains::default();
+        let names = toolchains.names().map_err(|error| error.to_string())?;
+        let list = names.into_iter().map(|name| ProgramInfo { name, toolchain: None }).collect();
+        let programs = ToolchainPrograms::with_engine_config(EngineConfig::default(), toolchains);
+        Ok(Loaded { programs: Arc::new(programs.with("sh", ShellImage::maker())), list })
+    }
+
+    fn apply(&self, files: &mut Overlay) -> Result<Applied, String> {
+        *self.0.lock().unwrap() += 1;
+        files.apply().map_err(|error| error.to_string())
+    }
+}
+
+fn server(policy: Policy) -> (Arc<Server>, BuiltIn) {
+    let environment = BuiltIn::default();
+    (Server::new(policy, Box::new(environment.clone()), None).unwrap(), environment)
+}
+
+async fn with(
+    client: &Arc<Client>,
+    tool: &str,
+    arguments: Value,
+    call: &Call,
+) -> Result<Value, ToolError> {
+    let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
+    client.call(tool, arguments, call).await
+}
+
+async fn answer(client: &Arc<Client>, tool: &str, arguments: Value) -> Value {
+    with(client, tool, arguments, &Call::new()).await.unwrap()
+}
+
+async fn error(client: &Arc<Client>, tool: &str, arguments: Value) -> ToolError {
+    with(client, tool, arguments, &Call::new()).await.unwrap_err()
+}
+
+#[tokio::test]
+async fn a_client_without_a_policy_gets_sandboxes_in_memory_and_nothing_else() {
+    let (server, _) = server(Policy::default());
+    let tools: Vec<&str> = server.tools().map(|tool| tool.name).collect();
+    assert!(
+        !tools.contains(&"sandbox_apply") && !tools.contains(&"toolchain_install"),
+        "{tools:?}"
+    );
+    let client = server.connect();
+    let folder = json!({ "folders": [{ "folder": "/" }] });
+    assert_eq!(error(&client, "sandbox_create", folder).await.kind, ErrorKind::Denied);
+    let made = answer(&client, "sandbox_create", json!({})).await;
+    assert_eq!(made["start_dir"], "/worktree");
+    let id = made["sandbox"].clone();
+    answer(&client, "sandbox_write", json!({ "sandbox": id, "path": "a/b", "text": "x\n" })).await;
+    let script = "cat a/b; belljar-no-such; cat /etc/passwd; ls /";
+    let ran = answer(&client, "sandbox_exec", json!({ "sandbox": id, "command": script })).await;
+    assert_eq!(ran["stdout"]["text"], "x\nmnt\ntmp\nworktree\n", "{ran}");
+    assert_eq!(ran["missing_programs"], json!(["belljar-no-such"]), "{ran}");
+    let diff = answer(&client, "sandbox_diff", json!({ "sandbox": id })).await;
+    assert!(diff["patch"]["text"].as_str().unwrap().contains("+x"), "{diff}");
+    for tool in ["sandbox_apply", "toolchain_install"] {
+        assert_eq!(error(&client, tool, json!({})).await.kind, ErrorKind::Denied);
+    }
+    assert_eq!(server.sandboxes(), 1);
+    drop(client);
+    assert_eq!(server.sandboxes(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_call_ends_its_program_and_leaves_no_change() {
+    let (server, _) = server(Policy::default());
+    let client = server.connect();
+    answer(&client, "sandbox_create", json!({ "id": "box" })).await;
+    let module = std::fs::read(guest("loop")).unwrap();
+    let module = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, module);
+    let loops =
+        json!({ "sandbox": "box", "path": "loop.wasm", "text_base64": module, "executable": true });
+    answer(&client, "sandbox_write", loops).await;
+    for command in ["echo x > new; while :; do :; done", "echo x > new; ./loop.wasm"] {
+        let call = Call::new();
+        let arguments = json!({ "sandbox": "box", "command": command });
+        let running = tokio::spawn({
+            let (client, call) = (client.clone(), call.clone());
+            async move { with(&client, "sandbox_exec", arguments, &call).await }
+        });
+        // Until it runs, or is about to.
+        loop {
+            let listed = answer(&client, "sandbox_list", json!({})).await;
+            if listed["sandboxes"][0]["busy"] == true {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        call.cancel();
+        let error = running.await.unwrap().unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Cancelled, "{error}");
+        let left = answer(&client, "sandbox_ls", json!({ "sandbox": "box" })).await;
+        assert_eq!(left["total_entries"], 1, "{command}: {left}");
+    }
+    // Nobody waits for a call whose future is dropped.
+    let endless = json!({ "sandbox": "box", "command": "./loop.wasm" });
+    let call = Call::new();
+    let dropped = with(&client, "sandbox_exec", endless, &call);
+    assert!(tokio::time::timeout(Duration::from_millis(50), dropped).await.is_err());
+    // A drop ends what runs.
+    let ended = answer(&client, "sandbox_drop", json!({ "sandbox": "box" })).await;
+    assert_eq!(ended["dropped"], "box");
+    assert_eq!(server.sandboxes(), 0);
+}
+
+#[tokio::test]
+async fn what_is_written_is_what_the_user_agreed_to() {
+    let scene = Scene::new(&json!({}));
+    let (server, environment) = server(Policy::read(&scene.path("policy.json")).unwrap());
+    let client = server.connect();
+    answer(&client, "sandbox_create", json!({ "id": "box", "folders": [{ "folder": "project" }] }))
+        .await;
+    let write = |text: &str| json!({ "sandbox": "box", "path": "a.txt", "text": text });
+    answer(&client, "sandbox_write", write("first\n")).await;
+    let apply = json!({ "sandbox": "box" });
+    let asked = error(&client, "sandbox_apply", apply.clone()).await;
+    let first = asked.consent.expect("the user is asked");
+    assert!(
+        first.question.contains("a.txt modified") && first.question.contains("\"project\""),
+        "{}",
+        first.question
+    );
+    // The sandbox changes before the user answers.
+    answer(&client, "sandbox_write", write("other\n")).await;
+    let again = with(&client, "sandbox_apply", apply.clone(), &Call::consented(first.state))
+        .await
+        .unwrap_err();
+    let second = again.consent.expect("the user is asked again");
+    assert_eq!(scene.read("project/a.txt"), "of the host\n");
+    with(&client, "sandbox_apply", apply.clone(), &Call::consented(second.state)).await.unwrap();
+    assert_eq!(scene.read("project/a.txt"), "other\n");
+    // The folder of the host changes: nothing is written.
+    answer(&client, "sandbox_write", write("third\n")).await;
+    scene.write("project/a.txt", "by somebody else\n");
+    let asked = error(&client, "sandbox_apply", apply.clone()).await.consent.unwrap();
+    let refused =
+        with(&client, "sandbox_apply", apply, &Call::consented(asked.state)).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Failed, "{refused}");
+    assert_eq!(scene.read("project/a.txt"), "by somebody else\n");
+    assert_eq!(*environment.0.lock().unwrap(), 2);
+    // A folder that is mounted to be read.
+    answer(&client, "sandbox_create", json!({ "id": "docs", "folders": [{ "folder": "docs" }] }))
+        .await;
+    let refused =
+        error(&client, "sandbox_write", json!({ "sandbox": "docs", "path": "b.txt", "text": "" }))
+            .await;
+    assert_eq!(refused.kind, ErrorKind::Denied, "{refused}");
+}
+
+#[test]
+fn calls_are_replayed_without_the_folders_that_they_saw() {
+    let scene = Scene::new(&json!({ "limits": { "timeout_ms_max": 20_000 } }));
+    let mut wire =
+        Wire::connected(&scene, &["--tape", "calls.tape"], &json!({ "elicitation": {} }));
+    wire.call("sandbox_create", &json!({ "folders": [{ "folder": "project" }] }));
+    let exec = |command: &str| json!({ "sandbox": "sandbox-1", "command": command });
+    wire.call("sandbox_exec", &exec("cat a.txt; ls -l sub; date; echo new >> sub/b.txt; sleep 60"));
+    let late =
+        json!({ "sandbox": "sandbox-1", "command": "while :; do :; done", "timeout_ms": 100 });
+    assert_eq!(wire.call("sandbox_exec", &late)["undone"], true);
+    wire.call("sandbox_fork", &json!({ "sandbox": "sandbox-1" }));
+    wire.call(
+        "sandbox_exec",
+        &json!({ "sandbox": "sandbox-2", "command": "cat sub/b.txt; rm a.txt; date" }),
+    );
+    wire.call("sandbox_compare", &json!({ "before": "sandbox-1", "after": "sandbox-2" }));
+    wire.call("sandbox_diff", &json!({ "sandbox": "sandbox-2" }));
+    wire.refused("sandbox_read", &json!({ "sandbox": "sandbox-2", "path": "nothing" }));
+    let id = wire.begin_call("sandbox_apply", &json!({ "sandbox": "sandbox-1" }));
+    let question = wire.receive(|message| message["method"] == "elicitation/create");
+    let agreed = json!({ "action": "accept", "content": { "write": true } });
+    wire.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": agreed }));
+    assert_eq!(wire.answer(id)["result"]["isError"], false);
+    assert_eq!(scene.read("project/sub/b.txt"), "below\nnew\n");
+    wire.call("sandbox_exec", &exec("cat sub/b.txt"));
+    assert!(wire.leave().success());
+
+    std::fs::remove_dir_all(scene.path("project")).unwrap();
+    let replayed = scene.belljar().args(["replay", "--json", "calls.tape"]).output().unwrap();
+    assert!(replayed.status.success(), "{}{}", stdout(&replayed), stderr(&replayed));
+    let report: Value = serde_json::from_str(&stdout(&replayed)).unwrap();
+    // Left out are the call that timed out, and the two of the apply.
+    assert_eq!((&report["calls"], &report["left_out"]), (&json!(8), &json!(3)), "{report}");
+
+    // Another answer on the tape.
+    let tape = scene.read("calls.tape");
+    assert!(tape.contains("of the host"), "the output is short enough to be in the record");
+    scene.write("calls.tape", &tape.replacen("of the host", "of the hust", 1));
+    let differs = scene.belljar().args(["replay", "calls.tape"]).output().unwrap();
+    assert_eq!(differs.status.code(), Some(1), "{}", stderr(&differs));
+    assert!(stderr(&differs).contains("sandbox_exec has another answer"), "{}", stderr(&differs));
+}
