@@ -14,7 +14,7 @@ use crate::base::errno::Errno;
 use crate::host::{HostError, HostHandle, SessionHost, SessionHostBuilder};
 use crate::kernel::io::stdio::{Input, OutputStream, Stdio};
 use crate::kernel::machine::limits::Limits;
-use crate::kernel::machine::{Machine, MachineBuilder, MachineError};
+use crate::kernel::machine::{Interrupter, Machine, MachineBuilder, MachineError};
 use crate::kernel::process::TrappedProcess;
 use crate::kernel::process::outcome::{Outcome, RunError};
 use crate::kernel::process::programs::Programs;
@@ -356,9 +356,19 @@ impl Sandbox {
         self.machine.vfs_mut().apply()
     }
 
+    /// The time of its clock, in nanoseconds since the Unix epoch, for what is written to [`Sandbox::files`].
+    pub fn now_ns(&mut self) -> u64 {
+        self.machine.now_ns()
+    }
+
     /// The time since the start of the session on its own clock.
     pub fn elapsed(&mut self) -> Duration {
         self.machine.elapsed()
+    }
+
+    /// Sets what ends its programs from another thread. A fork has none.
+    pub fn set_interrupter(&mut self, interrupter: Option<Interrupter>) {
+        self.machine.set_interrupter(interrupter);
     }
 
     /// The machine, for reading.

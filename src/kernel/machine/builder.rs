@@ -317,6 +317,7 @@ impl MachineBuilder {
             run: RunState::new(&self.limits, self.bell),
             limits: self.limits,
             timeouts: self.timeouts,
+            interrupter: None,
             lacks: self.lacks,
             trace: None,
             tape: self.tape,

@@ -85,6 +85,7 @@ impl Machine {
             run: RunState::new(&self.limits, HostBell::default()),
             limits: self.limits,
             timeouts: Timeouts::default(),
+            interrupter: None,
             lacks: Lacks::default(),
             trace: None,
             tape: None,

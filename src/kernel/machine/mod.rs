@@ -5,6 +5,7 @@ pub mod clock;
 pub mod config;
 mod error;
 pub mod fork;
+mod interrupt;
 pub mod lack;
 pub mod limits;
 pub mod memory;
@@ -22,6 +23,8 @@ pub use self::builder::MachineBuilder;
 use self::clock::{Clock, ClockId, DEFAULT_START_NS, VirtualClock};
 use self::config::KERNEL_VERSION;
 pub use self::error::MachineError;
+pub use self::interrupt::Interrupter;
+pub(crate) use self::interrupt::OnUse;
 use self::lack::Lacks;
 use self::limits::Limits;
 use self::random::Random;
@@ -86,6 +89,8 @@ pub struct Machine {
     pub(crate) run: RunState,
     /// Where timeouts end runs.
     pub(crate) timeouts: Timeouts,
+    /// Ends runs from another thread.
+    interrupter: Option<Interrupter>,
     /// Where recorded runs lacked host resources.
     pub(crate) lacks: Lacks,
     pub(crate) trace: Option<Trace>,
@@ -131,6 +136,7 @@ impl Machine {
             run: RunState::new(&limits, HostBell::default()),
             limits,
             timeouts: Timeouts::default(),
+            interrupter: None,
             lacks: Lacks::default(),
             trace: None,
             tape: None,

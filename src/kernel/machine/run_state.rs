@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::Machine;
 use super::limits::{Limit, Limits};
 use super::memory::Memory;
+use super::{Machine, OnUse};
 use crate::kernel::io::fd::Descriptions;
 use crate::kernel::io::pipe::Pipes;
 use crate::kernel::io::stdio::Stdio;
@@ -32,6 +32,8 @@ pub(crate) struct RunState {
     pub(super) deadline: Option<Instant>,
     /// Uncounted time of this thread when the run began.
     pub(super) uncounted_before: Duration,
+    /// Rings the bell when the machine is interrupted.
+    pub(super) interruption: Option<OnUse>,
     /// Whether it timed out, so that the tape has it.
     pub(super) has_timed_out: bool,
     pub(super) limits_hit: Vec<Limit>,
@@ -54,6 +56,7 @@ impl RunState {
             output_left: limits.output_bytes_max,
             deadline: None,
             uncounted_before: Duration::ZERO,
+            interruption: None,
             has_timed_out: false,
             limits_hit: Vec::new(),
             missing_programs: Vec::new(),
@@ -76,6 +79,7 @@ impl Machine {
         }
         self.vfs.note_process_end();
         self.start_countdown();
+        self.listen_to_interrupter();
     }
 
     /// The limits that guests reached in the last run, each once, in that order.

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use super::Machine;
+use super::{Interrupter, Machine};
 use crate::base::ambient;
 use crate::kernel::process::programs::{uncounted_since, uncounted_time};
 use crate::tape::{Kind, Recorder};
@@ -73,8 +73,13 @@ impl Machine {
         self.run.uncounted_before = uncounted_time();
     }
 
-    /// The deadline of the run, later by its uncounted time.
+    /// The deadline of the run: later by its uncounted time, or when it was interrupted.
     pub(crate) fn deadline(&self) -> Option<Instant> {
+        let interrupted = self.interrupter().and_then(Interrupter::at);
+        interrupted.into_iter().chain(self.deadline_of_timeout()).min()
+    }
+
+    fn deadline_of_timeout(&self) -> Option<Instant> {
         self.run.deadline?.checked_add(uncounted_since(self.run.uncounted_before))
     }
 

@@ -1,0 +1,145 @@
+//! The place of a sandbox: free, in use, or closed.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+
+use belljar::sandbox::Sandbox;
+use pyo3::prelude::*;
+
+use crate::errors;
+
+/// Time between two looks for signals.
+pub const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Holds a sandbox between calls. Calls wait for each other.
+pub struct Slot {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+enum State {
+    Free(Box<Sandbox>),
+    /// In use by this thread.
+    Used(ThreadId),
+    Closed,
+    /// A panic took it.
+    Lost,
+}
+
+impl Slot {
+    /// A slot with `sandbox`.
+    pub fn new(sandbox: Sandbox) -> Self {
+        Self { state: Mutex::new(State::Free(Box::new(sandbox))), changed: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Each access is a single step, so a panic leaves it whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the sandbox, to be used by the current thread; waits while another one uses it.
+    ///
+    /// # Errors
+    /// `SandboxClosed`; `SandboxBusy` in a callback of its own program; exceptions of signals.
+    pub fn take(&self, py: Python<'_>) -> PyResult<Box<Sandbox>> {
+        loop {
+            let me = thread::current().id();
+            let mut state = self.lock();
+            match std::mem::replace(&mut *state, State::Used(me)) {
+                State::Free(sandbox) => return Ok(sandbox),
+                other => *state = other,
+            }
+            match &*state {
+                State::Used(thread) if *thread == me => {
+                    let message = "a callback of a program used the sandbox that the program runs in: use a \
+                                   fork made before, or another sandbox";
+                    return Err(errors::raise(py, "SandboxBusy", (message,)));
+                }
+                State::Closed => {
+                    return Err(errors::raise(py, "SandboxClosed", ("the sandbox is closed",)));
+                }
+                State::Lost => {
+                    let message = "the sandbox was lost by an internal error";
+                    return Err(errors::raise(py, "SandboxClosed", (message,)));
+                }
+                State::Free(_) | State::Used(_) => {}
+            }
+            drop(state);
+            py.detach(|| {
+                let state = self.lock();
+                if matches!(*state, State::Used(_)) {
+                    drop(self.changed.wait_timeout(state, LOOK_EVERY));
+                }
+            });
+            py.check_signals()?;
+        }
+    }
+
+    /// Puts the sandbox back; drops it if it was closed meanwhile.
+    pub fn put(&self, sandbox: Box<Sandbox>) {
+        let mut state = self.lock();
+        if matches!(*state, State::Used(_)) {
+            *state = State::Free(sandbox);
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// The current thread uses the sandbox that another one took.
+    pub fn pass_on(&self) {
+        let mut state = self.lock();
+        if matches!(*state, State::Used(_)) {
+            *state = State::Used(thread::current().id());
+        }
+    }
+
+    /// Says that the sandbox will not come back.
+    pub fn lose(&self) {
+        *self.lock() = State::Lost;
+        self.changed.notify_all();
+    }
+
+    /// Closes it.
+    pub fn close(&self) {
+        let before = std::mem::replace(&mut *self.lock(), State::Closed);
+        self.changed.notify_all();
+        drop(before);
+    }
+
+    /// Returns whether it is closed.
+    pub fn is_closed(&self) -> bool {
+        matches!(*self.lock(), State::Closed | State::Lost)
+    }
+
+    /// Calls `act` with the sandbox, detached from the interpreter.
+    ///
+    /// # Errors
+    /// As [`Slot::take`].
+    pub fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        act: impl FnOnce(&mut Sandbox) -> T + Send,
+    ) -> PyResult<T> {
+        let mut held = Held { slot: self, sandbox: Some(self.take(py)?) };
+        let done = py.detach(|| held.sandbox.as_mut().map(|sandbox| act(sandbox)));
+        drop(held);
+        done.ok_or_else(|| errors::raise(py, "SandboxClosed", ("the sandbox is closed",)))
+    }
+}
+
+/// Puts a sandbox back, or says that it is lost if a panic passes.
+struct Held<'a> {
+    slot: &'a Slot,
+    sandbox: Option<Box<Sandbox>>,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.slot.lose();
+        } else if let Some(sandbox) = self.sandbox.take() {
+            self.slot.put(sandbox);
+        }
+    }
+}
