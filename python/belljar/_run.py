@@ -147,8 +147,8 @@ def replay(
         TapeMismatch: the run differs from its tape; it shows the first difference.
         TapeError: it cannot be replayed.
     """
-    paths = [[os.fspath(path) for path in given] for given in (modules, toolchains)]
-    records, outputs = _native.replay(os.fspath(tape), *paths, timeout)
+    own, folders = [os.fspath(path) for path in modules], [os.fspath(path) for path in toolchains]
+    records, outputs = _native.replay(os.fspath(tape), own, folders, timeout)
     exit_code, stdout, stderr, _ = outputs[-1] if outputs else (0, b"", b"", None)
     return Replayed(records, exit_code, stdout, stderr)
 

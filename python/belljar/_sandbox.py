@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 import queue
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -80,7 +81,7 @@ class Request:
     ) -> Request:
         """The request that these arguments of `Sandbox.exec` make."""
         return Request(
-            (os.fspath(program), *map(os.fspath, args)),
+            (os.fspath(program), *(os.fspath(arg) for arg in args)),
             as_bytes(stdin),
             None if cwd is None else os.fspath(cwd),
             dict(env or {}),
@@ -198,10 +199,12 @@ class Sandbox:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<belljar.Sandbox{' (closed)' if self.closed else ''}>"
+        # Also of one that could not be made.
+        is_open = hasattr(self, "_native") and not self.closed
+        return f"<belljar.Sandbox{'' if is_open else ' (closed)'}>"
 
     def close(self) -> None:
-        """Ends it. What was not applied is gone."""
+        """Ends it, and a program that runs in it: its caller gets `SandboxClosed`. What was not applied is gone."""
         self._native.close()
 
     @property
@@ -315,7 +318,7 @@ class Sandbox:
         """
         self._native.remove(self._absolute(path))
 
-    def list(self, path: StrPath = ".") -> list[Entry]:
+    def list(self, path: StrPath = ".") -> builtins.list[Entry]:
         """The entries of a directory, sorted by name.
 
         Raises:
@@ -343,9 +346,11 @@ class Sandbox:
         """
         return Snapshot(Path(directory), self._native.save(os.fspath(directory)))
 
-    def diff(self) -> list[Change]:
-        """What programs changed in all mounts, compared with the beginning or the last `apply`."""
-        return self._native.diff()
+    def diff(self, since: Sandbox | None = None) -> builtins.list[Change]:
+        """What programs changed in mounted directories of the host, compared with the beginning or the last `apply`, or
+        with the sandbox `since`, of which this is a fork. ``/tmp`` and other directories in memory are not compared.
+        """
+        return self._native.diff() if since is None else self._native.diff_since(since._native)
 
     def patch(self) -> str:
         """What programs changed, as text that ``git apply`` takes."""
@@ -454,7 +459,11 @@ class Stream:
 
     def __iter__(self) -> Iterator[Chunk]:
         while not self._closed:
-            chunk = self._chunks.get()
+            try:
+                # Not for ever: on Windows, Ctrl-C is noticed between two waits.
+                chunk = self._chunks.get(timeout=0.5)
+            except queue.Empty:
+                continue
             if chunk is None:
                 self._closed = True
                 return
@@ -482,6 +491,8 @@ def as_bytes(data: bytes | str) -> bytes:
     """`data` as bytes; text as UTF-8."""
     if isinstance(data, str):
         return data.encode()
-    if isinstance(data, (bytes, bytearray, memoryview)):
-        return bytes(data)
-    raise InvalidArgument(f"{type(data).__name__} is neither bytes nor text")
+    try:
+        # Not bytes(data): that takes a number for a length.
+        return bytes(memoryview(data))
+    except TypeError:
+        raise InvalidArgument(f"{type(data).__name__} is neither bytes nor text") from None

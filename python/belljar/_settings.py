@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Union
 from ._errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from ._native import Settings, ToolSettings
+    from ._native import Settings
 
 StrPath = Union[str, "os.PathLike[str]"]
 """A path of the host."""
@@ -88,7 +88,7 @@ class Tool:
     input_schema: Mapping[str, Any] | None = None
     """The JSON schema of its arguments. Default: made from the annotations of the function."""
 
-    def _settings(self) -> ToolSettings:
+    def _settings(self) -> tuple[str, str, str | None, Callable[..., Any]]:
         schema = self.input_schema if self.input_schema is not None else _schema_of(self.function)
         name = self.name or getattr(self.function, "__name__", "")
         if not name:
@@ -121,7 +121,9 @@ class Given:
 
     def settings(self) -> Settings:
         """As the extension module takes them."""
-        mounts = [] if self.worktree is None else [(WORKTREE, os.fspath(self.worktree), False)]
+        mounts: list[tuple[str, str | None, bool]] = []
+        if self.worktree is not None:
+            mounts.append((WORKTREE, os.fspath(self.worktree), False))
         for target, source in (self.mounts or {}).items():
             mount = source if isinstance(source, Mount) else Mount(source)
             host = None if mount.source is None else os.fspath(mount.source)
@@ -179,7 +181,7 @@ def _schema_of(function: Callable[..., Any]) -> dict[str, Any] | None:
     except (TypeError, ValueError, NameError):
         return None
     properties: dict[str, Any] = {}
-    required = []
+    required: list[str] = []
     for name, parameter in parameters.items():
         if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
             continue

@@ -67,7 +67,7 @@ def install(*sources: StrPath, package: StrPath | None = None) -> list[Toolchain
     """
     options = [] if package is None else ["--package", os.fspath(package)]
     # `--`: a source that begins with a dash is none of the options.
-    lines = _call("install", "--json", "--quiet", *options, "--", *map(os.fspath, sources))
+    lines = _call("install", "--json", "--quiet", *options, "--", *(os.fspath(source) for source in sources))
     _native.forget_programs()
     return [_toolchain(line) for line in lines]
 

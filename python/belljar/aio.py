@@ -9,7 +9,8 @@ Programs run on threads of their own, so that any number of sandboxes run at onc
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+import builtins
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Literal, TypeVar
 
@@ -159,7 +160,7 @@ class Sandbox:
         timeout: float | None = None,
         virtual_timeout: float | None = None,
         check: bool = False,
-    ) -> AsyncIterator[Chunk]:
+    ) -> AsyncGenerator[Chunk, None]:
         """The output of a program while it runs. The end of the iteration raises what `exec` would. Leaving it early, with
         ``aclose()`` or by a cancellation, ends the program."""
         request = Request.of(program, args, stdin, cwd, env, timeout, virtual_timeout)
@@ -208,7 +209,7 @@ class Sandbox:
         """As `belljar.Sandbox.remove`."""
         await self._call(self._sandbox.remove, path)
 
-    async def list(self, path: StrPath = ".") -> list[Entry]:
+    async def list(self, path: StrPath = ".") -> builtins.list[Entry]:
         """As `belljar.Sandbox.list`."""
         return await self._call(self._sandbox.list, path)
 
@@ -230,9 +231,9 @@ class Sandbox:
         """As `belljar.Sandbox.snapshot`."""
         return await self._call(self._sandbox.snapshot, directory)
 
-    async def diff(self) -> list[Change]:
+    async def diff(self, since: Sandbox | None = None) -> builtins.list[Change]:
         """As `belljar.Sandbox.diff`."""
-        return await self._call(self._sandbox.diff)
+        return await self._call(self._sandbox.diff, None if since is None else since.sync)
 
     async def patch(self) -> str:
         """As `belljar.Sandbox.patch`."""

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use belljar::Errno;
 use belljar::kernel::vfs::{
-    DiffEntry, DiffError, DiffKind, FileVersion, Overlay, VPath, render_unified_diff,
+    CompareError, DiffEntry, DiffError, DiffKind, FileVersion, Overlay, VPath, diff_overlays,
+    render_unified_diff,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -131,12 +132,25 @@ impl Change {
     /// As [`Overlay::diff`].
     pub fn all(overlay: &mut Overlay) -> Result<Vec<Self>, DiffError> {
         let entries = overlay.diff()?;
+        Ok(Self::in_mounts(entries, overlay))
+    }
+
+    /// The changes that turn `before` into `after`.
+    ///
+    /// # Errors
+    /// As [`diff_overlays`].
+    pub fn since(before: &mut Overlay, after: &mut Overlay) -> Result<Vec<Self>, CompareError> {
+        let entries = diff_overlays(before, after)?;
+        Ok(Self::in_mounts(entries, after))
+    }
+
+    fn in_mounts(entries: Vec<DiffEntry>, overlay: &Overlay) -> Vec<Self> {
         let mounts = overlay.mounts();
         let change = |entry: DiffEntry| {
             let mount = mounts[entry.mount.index()].path();
             Self::new(entry, &mount)
         };
-        Ok(entries.into_iter().map(change).collect())
+        entries.into_iter().map(change).collect()
     }
 
     /// All changes in `overlay` as a patch for `git apply`, with paths below `/`.

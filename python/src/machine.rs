@@ -151,11 +151,10 @@ impl Begun {
             .limits(spec.limits)
             .programs(programs)
             .host(host);
-        let worktree = self.folder.as_ref().map(TempDir::path).or(request.worktree.as_deref());
-        builder = match worktree {
-            Some(path) => builder.worktree(open(path)?),
-            None => builder.mount(WORKTREE, Source::Memory),
-        };
+        if let Some(path) = self.folder.as_ref().map(TempDir::path).or(request.worktree.as_deref())
+        {
+            builder = builder.worktree(open(path)?);
+        }
         for mount in &spec.mounts {
             let source = match &mount.source {
                 MountSource::Memory => Source::Memory,
@@ -239,9 +238,10 @@ fn open(path: &Path) -> Result<HostDir, Failure> {
         .map_err(|error| fail(format!("cannot open the directory {}: {error}", path.display())))
 }
 
-/// A folder with the files of `request`, if it has some.
+/// A folder with the files of `request`, unless that names a worktree. Changes are those to a folder of the host, so that
+/// there has to be one.
 fn folder_of(request: &Request) -> Result<Option<TempDir>, Failure> {
-    if request.files.is_empty() {
+    if request.worktree.is_some() {
         return Ok(None);
     }
     let broken = |error: std::io::Error| fail(format!("cannot write the files of a run: {error}"));

@@ -109,15 +109,15 @@ impl Sandbox {
         let stdin = Input::Bytes(std::io::Cursor::new(stdin));
         let stdio = Stdio { stdin, stdout, stderr };
         let mut sandbox = self.slot.take(py)?;
-        let (slot, interrupter) = (self.slot.clone(), run.interrupter.clone());
+        let (slot, running) = (self.slot.clone(), run.clone());
         let work = Box::new(move || {
-            slot.pass_on();
+            slot.pass_on(&running);
             let lost = LoseOnPanic(&slot);
             let mut limits = *sandbox.machine().limits();
             limits.timeout = limits.timeout.into_iter().chain(request.timeout).min();
             let asked = request.virtual_timeout.or(request.timeout);
             limits.virtual_timeout = limits.virtual_timeout.into_iter().chain(asked).min();
-            sandbox.set_interrupter(Some(interrupter));
+            sandbox.set_interrupter(Some(running.interrupter.clone()));
             let output = sandbox.output_on(&request, stdio);
             sandbox.set_interrupter(None);
             std::mem::forget(lost);
@@ -202,6 +202,21 @@ impl Sandbox {
     /// What programs changed.
     fn diff(&self, py: Python<'_>) -> PyResult<Vec<Change>> {
         let changes = self.slot.with(py, |sandbox| Change::all(sandbox.files()))?;
+        changes.map_err(|error| errors::other(py, &error))
+    }
+
+    /// The changes that turn `before`, a relative, into this sandbox.
+    fn diff_since(&self, py: Python<'_>, before: &Self) -> PyResult<Vec<Change>> {
+        if Arc::ptr_eq(&self.slot, &before.slot) {
+            return Ok(Vec::new());
+        }
+        // A fork of each: so no two calls wait for each other.
+        let fork = |sandbox: &Self| {
+            let fork = sandbox.slot.with(py, |sandbox| sandbox.fork())?;
+            fork.map_err(|error| errors::of_sandbox(py, &error))
+        };
+        let (mut before, mut after) = (fork(before)?, fork(self)?);
+        let changes = py.detach(|| Change::since(before.files(), after.files()));
         changes.map_err(|error| errors::other(py, &error))
     }
 
@@ -327,7 +342,7 @@ impl Sandbox {
 
     /// Ends it.
     fn close(&self, py: Python<'_>) {
-        py.detach(|| self.slot.close());
+        self.slot.close(py);
     }
 
     /// Whether it is closed.

@@ -1,6 +1,6 @@
 //! The place of a sandbox: free, in use, or closed.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use belljar::sandbox::Sandbox;
 use pyo3::prelude::*;
 
 use crate::errors;
+use crate::run_state::RunState;
 
 /// Time between two looks for signals.
 pub const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -15,6 +16,8 @@ pub const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Holds a sandbox between calls. Calls wait for each other.
 pub struct Slot {
     state: Mutex<State>,
+    /// The run in progress.
+    run: Mutex<Option<Arc<RunState>>>,
     changed: Condvar,
 }
 
@@ -30,7 +33,11 @@ enum State {
 impl Slot {
     /// A slot with `sandbox`.
     pub fn new(sandbox: Sandbox) -> Self {
-        Self { state: Mutex::new(State::Free(Box::new(sandbox))), changed: Condvar::new() }
+        Self {
+            state: Mutex::new(State::Free(Box::new(sandbox))),
+            run: Mutex::default(),
+            changed: Condvar::new(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -78,6 +85,7 @@ impl Slot {
 
     /// Puts the sandbox back; drops it if it was closed meanwhile.
     pub fn put(&self, sandbox: Box<Sandbox>) {
+        *self.run.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let mut state = self.lock();
         if matches!(*state, State::Used(_)) {
             *state = State::Free(sandbox);
@@ -86,8 +94,9 @@ impl Slot {
         self.changed.notify_all();
     }
 
-    /// The current thread uses the sandbox that another one took.
-    pub fn pass_on(&self) {
+    /// The current thread uses the sandbox that another one took, for `run`.
+    pub fn pass_on(&self, run: &Arc<RunState>) {
+        *self.run.lock().unwrap_or_else(PoisonError::into_inner) = Some(run.clone());
         let mut state = self.lock();
         if matches!(*state, State::Used(_)) {
             *state = State::Used(thread::current().id());
@@ -100,11 +109,21 @@ impl Slot {
         self.changed.notify_all();
     }
 
-    /// Closes it.
-    pub fn close(&self) {
+    /// Closes it, and ends the run in progress, whose caller gets `SandboxClosed`.
+    pub fn close(&self, py: Python<'_>) {
         let before = std::mem::replace(&mut *self.lock(), State::Closed);
         self.changed.notify_all();
-        drop(before);
+        let run = self.run.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let closed = run.map(|run| {
+            let message = "the sandbox was closed while the program ran";
+            (run, errors::raise(py, "SandboxClosed", (message,)))
+        });
+        py.detach(|| {
+            if let Some((run, error)) = closed {
+                run.fail(error);
+            }
+            drop(before);
+        });
     }
 
     /// Returns whether it is closed.
