@@ -27,16 +27,17 @@ fetch maturin==1.16.0
 export PYTHONPATH=$tools PATH=$tools/bin:$PATH
 
 # The command into the folder whose files the wheel installs on the path, then the wheel.
-#   build NAME-OF-BINARY-FOLDER PROFILE MATURIN-OPTIONS...
+#   wheel BINARY PROFILE MATURIN-OPTIONS...
 wheel() {
     local binary=$1 profile=$2
     shift 2
     rm -rf "$scripts"
     mkdir -p "$scripts"
     cp "$binary" "$scripts/"
+    cp LICENSE-APACHE LICENSE-MIT python/
     maturin build --quiet --manifest-path python/Cargo.toml --profile "$profile" --out "$wheels" "$@" >&2
-    # Otherwise the next build would have it, too.
-    rm -rf "$scripts"
+    # Otherwise another build would have it, too.
+    rm -rf "$scripts" python/LICENSE-APACHE python/LICENSE-MIT
 }
 
 if [ $# -eq 0 ]; then

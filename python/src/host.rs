@@ -54,17 +54,19 @@ impl PythonBridge {
 fn call(
     call: impl for<'py> FnOnce(Python<'py>) -> PyResult<Bound<'py, PyAny>>,
 ) -> Result<Value, String> {
-    Python::attach(|py| match call(py).and_then(|answer| json::from_python(&answer)) {
-        Ok(answer) => Ok(answer),
-        Err(error) if error.is_instance_of::<PyException>(py) => Err(error.to_string()),
-        Err(error) => {
-            let message = error.to_string();
-            if let Some(run) = run_state::current() {
-                py.detach(|| run.fail(error));
+    let answer =
+        Python::try_attach(|py| match call(py).and_then(|answer| json::from_python(&answer)) {
+            Ok(answer) => Ok(answer),
+            Err(error) if error.is_instance_of::<PyException>(py) => Err(error.to_string()),
+            Err(error) => {
+                let message = error.to_string();
+                if let Some(run) = run_state::current() {
+                    py.detach(|| run.fail(error));
+                }
+                Err(message)
             }
-            Err(message)
-        }
-    })
+        });
+    answer.unwrap_or_else(|| Err("the interpreter of Python has ended".to_owned()))
 }
 
 impl HostBridge for PythonBridge {

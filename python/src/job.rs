@@ -125,7 +125,7 @@ struct Shared {
 enum Progress {
     #[default]
     Running,
-    Ended(Result<Finished, Failure>),
+    Ended(Box<Result<Finished, Failure>>),
     Taken,
 }
 
@@ -136,7 +136,7 @@ impl Shared {
     }
 
     fn end(&self, result: Result<Finished, Failure>) {
-        *self.lock() = Progress::Ended(result);
+        *self.lock() = Progress::Ended(Box::new(result));
         self.ended.notify_all();
     }
 }
@@ -159,7 +159,8 @@ impl Running {
             let result = catch_unwind(AssertUnwindSafe(|| running.enter(work)));
             ended.end(result.unwrap_or_else(|panic| Err(internal_error(panic.as_ref()))));
             if let Some(done) = done {
-                Python::attach(|py| {
+                // Not at the end of the interpreter: nobody waits then.
+                Python::try_attach(|py| {
                     if let Err(error) = done.call0(py) {
                         error.write_unraisable(py, Some(done.bind(py)));
                     }
@@ -183,7 +184,8 @@ impl Running {
     }
 }
 
-fn internal_error(panic: &(dyn std::any::Any + Send)) -> Failure {
+/// The exception for a panic.
+pub fn internal_error(panic: &(dyn std::any::Any + Send)) -> Failure {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
     Box::new(move |py| {
@@ -223,8 +225,10 @@ impl Running {
         }
         let ended = std::mem::replace(&mut *self.shared.lock(), Progress::Taken);
         match ended {
-            Progress::Ended(Ok(finished)) => Ok(Ended::new(py, finished)),
-            Progress::Ended(Err(failure)) => Err(failure(py)),
+            Progress::Ended(ended) => match *ended {
+                Ok(finished) => Ok(Ended::new(py, finished)),
+                Err(failure) => Err(failure(py)),
+            },
             Progress::Running | Progress::Taken => {
                 Err(errors::raise(py, "Error", ("the result of this run was taken",)))
             }
@@ -255,7 +259,7 @@ impl Drop for Running {
 }
 
 /// The two streams of a run: captured, or passed to `callback`, which takes the number of the stream and bytes.
-pub fn streams(callback: Option<Py<PyAny>>, run: &Arc<RunState>) -> [OutputStream; 2] {
+pub fn output_streams(callback: Option<Py<PyAny>>, run: &Arc<RunState>) -> [OutputStream; 2] {
     let Some(callback) = callback else {
         return [OutputStream::Capture(Vec::new()), OutputStream::Capture(Vec::new())];
     };
@@ -275,15 +279,17 @@ struct ToPython {
 
 impl std::io::Write for ToPython {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let called = Python::attach(|py| {
+        let called = Python::try_attach(|py| {
             self.callback.call1(py, (self.fd, PyBytes::new(py, bytes))).map(drop)
         });
         match called {
-            Ok(()) => Ok(bytes.len()),
-            Err(error) => {
+            Some(Ok(())) => Ok(bytes.len()),
+            Some(Err(error)) => {
                 self.run.fail(error);
                 Err(std::io::ErrorKind::BrokenPipe.into())
             }
+            // The interpreter is at its end.
+            None => Err(std::io::ErrorKind::BrokenPipe.into()),
         }
     }
 

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use crate::changes::Change;
 use crate::engine;
 use crate::errors;
-use crate::job::{Failure, Finished, Running, streams};
+use crate::job::{Failure, Finished, Running, output_streams};
 use crate::run_state::RunState;
 use crate::settings::Settings;
 
@@ -58,18 +58,21 @@ pub fn start_run(
     let dirs = settings.toolchains.clone();
     let make_host = settings.into_host(py)?;
     let run = Arc::new(RunState::default());
-    let [stdout, stderr] = streams(on_output, &run);
-    let stdin = Input::Bytes(std::io::Cursor::new(request.stdin.clone()));
-    let stdio = Stdio { stdin, stdout, stderr };
+    let [stdout, stderr] = output_streams(on_output, &run);
+    let input = Input::Bytes(std::io::Cursor::new(request.stdin.clone()));
+    let streams = Stdio { stdin: input, stdout, stderr };
     let interrupter = run.interrupter.clone();
     let work = Box::new(move || {
         let begun = Begun::new(&request, &spec, &dirs)?;
         let host = make_host(&spec).network_policy(spec.network_policy.clone()).build();
         let (mut machine, command, recorder) = begun.machine(&request, &spec, host)?;
         machine.set_interrupter(Some(interrupter));
-        let output = command.output_on(&mut machine, stdio);
+        let output = command.output_on(&mut machine, streams);
         machine.set_interrupter(None);
-        begun.finish(&request, &spec, machine, recorder, output)
+        let finished = finish(&request, &spec, machine, recorder, output);
+        // The folder of its files is removed now.
+        drop(begun);
+        finished
     });
     Running::start(py, run, done, work)
 }
@@ -182,47 +185,46 @@ impl Begun {
         }
         Ok((machine, command, recorder))
     }
+}
 
-    fn finish(
-        self,
-        request: &Request,
-        spec: &SandboxSpec,
-        mut machine: Machine,
-        recorder: Option<Recorder>,
-        output: Result<Output, RunError>,
-    ) -> Result<Finished, Failure> {
-        let broken = |error: &dyn std::fmt::Debug| fail(format!("{error:?}"));
-        let mut records = None;
-        if let Some(recorder) = recorder {
-            record_changes(&mut machine, &recorder).map_err(|error| broken(&error))?;
-            let finished = recorder.finish();
-            records = Some(finished.map_err(|error| {
-                let message = format!("cannot write the tape: {error:?}");
-                Box::new(move |py: Python<'_>| errors::raise(py, "TapeError", (message,)))
-                    as Failure
-            })?);
-        }
-        let output = output.map_err(|error| match &error {
-            RunError::Spawn(spawn) if spawn.errno == belljar::Errno::Noent => {
-                engine::forget_programs();
-                not_found(format!("{error:?}"), &request.program)
-            }
-            error => broken(error),
-        })?;
-        let mut changes = Change::all(machine.vfs_mut()).map_err(|error| broken(&error))?;
-        // Contents that were not read are in a folder that will be removed, or in one that changes.
-        for change in &mut changes {
-            change.load().map_err(|errno| fail(format!("cannot read a changed file: {errno}")))?;
-        }
-        if request.apply {
-            let journals = belljar::cli::journals().map_err(|error| fail(format!("{error:#}")))?;
-            let applied = machine.vfs_mut().apply_journaled(&journals, &());
-            applied.map_err(|error| {
-                Box::new(move |py: Python<'_>| errors::of_apply(py, &error)) as Failure
-            })?;
-        }
-        Ok(Finished { output, changes, limits: spec.limits, records })
+/// Completes the tape of a run that has ended, and takes what it changed.
+fn finish(
+    request: &Request,
+    spec: &SandboxSpec,
+    mut machine: Machine,
+    recorder: Option<Recorder>,
+    output: Result<Output, RunError>,
+) -> Result<Finished, Failure> {
+    let broken = |error: &dyn std::fmt::Debug| fail(format!("{error:?}"));
+    let mut records = None;
+    if let Some(recorder) = recorder {
+        record_changes(&mut machine, &recorder).map_err(|error| broken(&error))?;
+        let finished = recorder.finish();
+        records = Some(finished.map_err(|error| {
+            let message = format!("cannot write the tape: {error:?}");
+            Box::new(move |py: Python<'_>| errors::raise(py, "TapeError", (message,))) as Failure
+        })?);
     }
+    let output = output.map_err(|error| match &error {
+        RunError::Spawn(spawn) if spawn.errno == belljar::Errno::Noent => {
+            engine::forget_programs();
+            not_found(format!("{error:?}"), &request.program)
+        }
+        error => broken(error),
+    })?;
+    let mut changes = Change::all(machine.vfs_mut()).map_err(|error| broken(&error))?;
+    // Contents that were not read are in a folder that will be removed, or in one that changes.
+    for change in &mut changes {
+        change.load().map_err(|errno| fail(format!("cannot read a changed file: {errno}")))?;
+    }
+    if request.apply {
+        let journals = belljar::cli::journals().map_err(|error| fail(format!("{error:#}")))?;
+        let applied = machine.vfs_mut().apply_journaled(&journals, &());
+        applied.map_err(|error| {
+            Box::new(move |py: Python<'_>| errors::of_apply(py, &error)) as Failure
+        })?;
+    }
+    Ok(Finished { output, changes, limits: spec.limits, records })
 }
 
 /// The path of a module, if `program` is one rather than a name.

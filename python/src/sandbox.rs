@@ -14,7 +14,7 @@ use pyo3::types::PyBytes;
 use crate::changes::Change;
 use crate::engine;
 use crate::errors;
-use crate::job::{Finished, Running, streams};
+use crate::job::{Finished, Running, output_streams};
 use crate::json;
 use crate::run_state::RunState;
 use crate::settings::{Settings, egress_policy, seconds};
@@ -105,9 +105,9 @@ impl Sandbox {
             virtual_timeout: duration("virtual_timeout", virtual_timeout)?,
         };
         let run = Arc::new(RunState::default());
-        let [stdout, stderr] = streams(on_output, &run);
-        let stdin = Input::Bytes(std::io::Cursor::new(stdin));
-        let stdio = Stdio { stdin, stdout, stderr };
+        let [stdout, stderr] = output_streams(on_output, &run);
+        let input = Input::Bytes(std::io::Cursor::new(stdin));
+        let streams = Stdio { stdin: input, stdout, stderr };
         let mut sandbox = self.slot.take(py)?;
         let (slot, running) = (self.slot.clone(), run.clone());
         let work = Box::new(move || {
@@ -118,7 +118,7 @@ impl Sandbox {
             let asked = request.virtual_timeout.or(request.timeout);
             limits.virtual_timeout = limits.virtual_timeout.into_iter().chain(asked).min();
             sandbox.set_interrupter(Some(running.interrupter.clone()));
-            let output = sandbox.output_on(&request, stdio);
+            let output = sandbox.output_on(&request, streams);
             sandbox.set_interrupter(None);
             std::mem::forget(lost);
             slot.put(sandbox);
@@ -323,7 +323,7 @@ impl Sandbox {
 
     /// Seconds since the start of the sandbox, on its clock.
     fn elapsed(&self, py: Python<'_>) -> PyResult<f64> {
-        Ok(self.slot.with(py, |sandbox| sandbox.elapsed())?.as_secs_f64())
+        Ok(self.slot.with(py, belljar::sandbox::Sandbox::elapsed)?.as_secs_f64())
     }
 
     /// The mounts: path, directory of the host, whether it is read-only.

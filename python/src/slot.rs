@@ -1,5 +1,6 @@
 //! The place of a sandbox: free, in use, or closed.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
@@ -8,6 +9,7 @@ use belljar::sandbox::Sandbox;
 use pyo3::prelude::*;
 
 use crate::errors;
+use crate::job::internal_error;
 use crate::run_state::RunState;
 
 /// Time between two looks for signals.
@@ -140,25 +142,17 @@ impl Slot {
         py: Python<'_>,
         act: impl FnOnce(&mut Sandbox) -> T + Send,
     ) -> PyResult<T> {
-        let mut held = Held { slot: self, sandbox: Some(self.take(py)?) };
-        let done = py.detach(|| held.sandbox.as_mut().map(|sandbox| act(sandbox)));
-        drop(held);
-        done.ok_or_else(|| errors::raise(py, "SandboxClosed", ("the sandbox is closed",)))
-    }
-}
-
-/// Puts a sandbox back, or says that it is lost if a panic passes.
-struct Held<'a> {
-    slot: &'a Slot,
-    sandbox: Option<Box<Sandbox>>,
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.slot.lose();
-        } else if let Some(sandbox) = self.sandbox.take() {
-            self.slot.put(sandbox);
+        let mut sandbox = self.take(py)?;
+        let done = py.detach(|| catch_unwind(AssertUnwindSafe(|| act(&mut sandbox))));
+        match done {
+            Ok(done) => {
+                self.put(sandbox);
+                Ok(done)
+            }
+            Err(panic) => {
+                self.lose();
+                Err(internal_error(panic.as_ref())(py))
+            }
         }
     }
 }
