@@ -2,7 +2,8 @@
 # Checks the Python package: formats and types, then the wheel in a clean virtual environment, whose PATH has no compiler.
 #
 #   python/check.sh             a wheel of the profile of `cargo test`; without the examples that fetch packages
-#   python/check.sh --release   the wheel that is published; with them
+#   python/check.sh --release   an optimised wheel; with them, and with the benchmark
+#   python/check.sh WHEEL       this wheel; likewise
 #
 # Needs what python/build.sh needs, and cc and git for the tests of the plugin.
 set -euo pipefail
@@ -11,7 +12,8 @@ cd "$(dirname "$0")"
 case ${1-} in
 '') wheel=$(./build.sh --dev) ;;
 --release) wheel=$(./build.sh) ;;
-*) echo "no option $1: see the head of this file" >&2 && exit 2 ;;
+-*) echo "no option $1: see the head of this file" >&2 && exit 2 ;;
+*) wheel=$(cd "$OLDPWD" && realpath "$1") ;;
 esac
 
 scratch=$(mktemp -d)
@@ -37,7 +39,7 @@ step types
 "$bin/stubtest" belljar._native
 "$bin/pyright" --project "$here" --pythonpath "$bin/python"
 
-if [ "${1-}" = --release ]; then
+if [ $# -gt 0 ]; then
     step 'the first example of docs/python.md, with no compiler on the path'
     python3 -c '
 import re, sys

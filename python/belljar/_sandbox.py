@@ -347,8 +347,10 @@ class Sandbox:
         return Snapshot(Path(directory), self._native.save(os.fspath(directory)))
 
     def diff(self, since: Sandbox | None = None) -> builtins.list[Change]:
-        """What programs changed in mounted directories of the host, compared with the beginning or the last `apply`, or
-        with the sandbox `since`, of which this is a fork. ``/tmp`` and other directories in memory are not compared.
+        """What programs changed in mounted directories of the host, compared with the beginning or the last `apply`.
+
+        With `since`, a sandbox that this is a fork of, or that is a fork of this: the changes that turn that one into this
+        one, in mounted directories and in memory.
         """
         return self._native.diff() if since is None else self._native.diff_since(since._native)
 

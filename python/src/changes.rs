@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use belljar::Errno;
 use belljar::kernel::vfs::{
-    CompareError, DiffEntry, DiffError, DiffKind, FileVersion, Overlay, VPath, diff_overlays,
-    render_unified_diff,
+    CompareError, DiffEntry, DiffError, DiffKind, FileType, FileVersion, Overlay, VPath,
+    diff_overlays, render_unified_diff,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -37,12 +37,27 @@ pub struct Change {
 
 /// One side of a change.
 #[derive(Clone)]
-enum Version {
+pub enum Version {
+    /// Nothing, or something without content.
     Missing,
+    /// A file, whose content is read when it is asked for.
     File(FileVersion),
     /// The content of a file, and whether its owner may execute it.
     Loaded(Arc<[u8]>, bool),
+    /// The text of a symbolic link.
     Link(Box<[u8]>),
+}
+
+/// Of versions that are read.
+impl PartialEq for Version {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Missing, Self::Missing) => true,
+            (Self::Loaded(a, was), Self::Loaded(b, is)) => a == b && was == is,
+            (Self::Link(a), Self::Link(b)) => a == b,
+            _ => false,
+        }
+    }
 }
 
 impl Version {
@@ -115,6 +130,28 @@ impl Change {
             before,
             after,
         }
+    }
+
+    /// A change of `path` in memory, with what was there and what is.
+    pub fn in_memory(
+        path: &str,
+        file_type: FileType,
+        kind: &'static str,
+        [before, after]: [Version; 2],
+    ) -> Self {
+        let file_type = match file_type {
+            FileType::RegularFile => "file",
+            FileType::Directory => "directory",
+            FileType::SymbolicLink => "symlink",
+            _ => "special",
+        };
+        let (path, relative) = (path.to_owned(), path.trim_start_matches('/').to_owned());
+        Self { path, relative, kind, file_type, renamed_from: None, before, after }
+    }
+
+    /// The absolute path.
+    pub fn path(&self) -> &str {
+        &self.path
     }
 
     /// Reads both sides, as what they are read from will be gone.

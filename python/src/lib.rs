@@ -14,6 +14,7 @@ mod host;
 mod job;
 mod json;
 mod machine;
+mod memory;
 mod run_state;
 mod sandbox;
 mod session;

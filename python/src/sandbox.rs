@@ -16,6 +16,7 @@ use crate::engine;
 use crate::errors;
 use crate::job::{Finished, Running, output_streams};
 use crate::json;
+use crate::memory;
 use crate::run_state::RunState;
 use crate::settings::{Settings, egress_policy, seconds};
 use crate::slot::Slot;
@@ -216,8 +217,15 @@ impl Sandbox {
             fork.map_err(|error| errors::of_sandbox(py, &error))
         };
         let (mut before, mut after) = (fork(before)?, fork(self)?);
-        let changes = py.detach(|| Change::since(before.files(), after.files()));
-        changes.map_err(|error| errors::other(py, &error))
+        let (in_mounts, in_memory) = py.detach(|| {
+            let in_mounts = Change::since(before.files(), after.files());
+            (in_mounts, memory::changes(&mut before, &mut after))
+        });
+        let mut changes = in_mounts.map_err(|error| errors::other(py, &error))?;
+        let in_memory =
+            in_memory.map_err(|(path, errno)| errors::of_path(py, "compare", &path, errno))?;
+        changes.extend(in_memory);
+        Ok(changes)
     }
 
     /// What programs changed, as a patch.

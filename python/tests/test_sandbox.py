@@ -88,6 +88,27 @@ def test_fork_is_compared_with_its_origin(tmp_path: Path) -> None:
         assert box.diff(box) == []
 
 
+def test_fork_is_compared_with_its_origin_in_memory() -> None:
+    with Sandbox(mounts={"/work": None}) as box:
+        box.sh("echo 1 > /tmp/kept; echo 1 > /tmp/old; echo 1 > /work/changed; ln -s a /tmp/link; mkdir /tmp/d", check=True)
+        assert box.diff() == []
+        fork = box.fork()
+        assert fork.diff(box) == []
+        fork.sh("rm /tmp/old /tmp/link; ln -s b /tmp/link; echo 2 > /work/changed; rmdir /tmp/d; echo 1 > /tmp/d", check=True)
+        fork.write("/root/deep/new", "3")
+        shown = [(change.path, change.kind, change.file_type, change.before, change.after) for change in fork.diff(box)]
+        assert shown == [
+            ("/root", "added", "directory", None, None),
+            ("/root/deep", "added", "directory", None, None),
+            ("/root/deep/new", "added", "file", None, b"3"),
+            ("/tmp/d", "deleted", "directory", None, None),
+            ("/tmp/d", "added", "file", None, b"1\n"),
+            ("/tmp/link", "modified", "symlink", b"a", b"b"),
+            ("/tmp/old", "deleted", "file", b"1\n", None),
+            ("/work/changed", "modified", "file", b"1\n", b"2\n"),
+        ]
+
+
 def test_conflict_with_the_disk_writes_nothing(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("1")
     with Sandbox(worktree=tmp_path) as box:
