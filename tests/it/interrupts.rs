@@ -89,10 +89,11 @@ fn wait_for_a_native_program_is_interrupted() {
     let children = NativeChildren::new(folder.path());
     let children = Arc::new(children.sandbox_profile(SandboxProfile::Unrestricted).unwrap());
     let native = NativePrograms::new(programs(engine()), children);
-    let machine = Machine::builder().programs(Arc::new(native)).build().unwrap();
+    let worktree = belljar::HostDir::open(folder.path()).unwrap();
+    let machine = Machine::builder().worktree(worktree).programs(Arc::new(native)).build();
     // Belljar has no program of this name.
     let endless = Command::shell("echo; dd if=/dev/zero of=/dev/null");
-    assert_eq!(interrupted(&endless, machine), ENDED);
+    assert_eq!(interrupted(&endless, machine.unwrap()), ENDED);
 }
 
 #[test]

@@ -147,8 +147,8 @@ impl Machine {
 
     /// Wakes a run that waits for native programs when it is interrupted.
     pub(super) fn listen_to_interrupter(&mut self) {
-        let bell = self.run.bell.clone();
         self.run.interruption = self.interrupter.as_ref().map(|interrupter| {
+            let bell = self.run.bell.clone();
             interrupter.on_use(move || {
                 bell.ring(Pid::MACHINE);
                 true
