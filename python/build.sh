@@ -20,11 +20,12 @@ scripts=python/belljar.data/scripts
 
 fetch() {
     [ -e "$tools/.$1" ] && return
-    python3 -m pip install --quiet --disable-pip-version-check --target "$tools" --upgrade "$1"
+    [ -x "$tools/bin/pip" ] || python3 -m venv --clear "$tools"
+    "$tools/bin/pip" install --quiet --disable-pip-version-check "$1"
     touch "$tools/.$1"
 }
 fetch maturin==1.16.0
-export PYTHONPATH=$tools PATH=$tools/bin:$PATH
+export PATH=$tools/bin:$PATH
 
 # The command into the folder whose files the wheel installs on the path, then the wheel.
 #   wheel BINARY PROFILE MATURIN-OPTIONS...

@@ -267,11 +267,18 @@ async def run(
     limits: Limits | None = None,
     clock: Clock = "virtual",
     seed: int = 0,
+    mtimes: Literal["host", "content", "fixed"] | None = None,
+    allow_net: Iterable[str] | Literal["public"] = (),
+    deny_net: Iterable[str] = (),
     toolchains: Iterable[StrPath] = (),
+    policy: Mapping[str, Any] | None = None,
+    host: Mapping[str, HostFunction] | None = None,
+    tools: Iterable[Tool | Callable[..., Any]] = (),
 ) -> Output:
     """As `belljar.run`."""
     given = Given(
-        mounts, None, env, limits, clock, seed, _run._mtimes(None, files, clock), toolchains=toolchains
+        mounts, None, env, limits, clock, seed, _run._mtimes(mtimes, files, clock), allow_net, deny_net, toolchains,
+        policy, host, tools,
     )
     request = _run.request_of(program, args, files, stdin, worktree, apply, cwd)
     settings = given.settings()

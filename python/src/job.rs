@@ -173,6 +173,22 @@ impl Running {
         Ok(Self { run, shared })
     }
 
+    fn wait_for_end_or_signal(&self, py: Python<'_>) -> PyResult<()> {
+        loop {
+            let has_ended = py.detach(|| {
+                let progress = self.shared.lock();
+                let is_running = |progress: &mut Progress| matches!(progress, Progress::Running);
+                let waited = self.shared.ended.wait_timeout_while(progress, LOOK_EVERY, is_running);
+                let (mut progress, _) = waited.unwrap_or_else(PoisonError::into_inner);
+                !is_running(&mut progress)
+            });
+            if has_ended {
+                return Ok(());
+            }
+            py.check_signals()?;
+        }
+    }
+
     fn wait_for_end(&self, py: Python<'_>) {
         py.detach(|| {
             let mut progress = self.shared.lock();
@@ -199,26 +215,13 @@ pub fn internal_error(panic: &(dyn std::any::Any + Send)) -> Failure {
 
 #[pymethods]
 impl Running {
-    /// Waits for its end. An exception of a signal, such as `KeyboardInterrupt`, ends it.
+    /// Waits for its end. An exception of a signal, such as `KeyboardInterrupt`, ends it; that of a further signal is
+    /// raised at once, as a callback or a compilation may take its time.
     fn wait(&self, py: Python<'_>) -> PyResult<Ended> {
-        loop {
-            let has_ended = py.detach(|| {
-                let progress = self.shared.lock();
-                let waited =
-                    self.shared.ended.wait_timeout_while(progress, LOOK_EVERY, |progress| {
-                        matches!(progress, Progress::Running)
-                    });
-                let (progress, _) = waited.unwrap_or_else(PoisonError::into_inner);
-                !matches!(*progress, Progress::Running)
-            });
-            if has_ended {
-                break;
-            }
-            if let Err(signal) = py.check_signals() {
-                py.detach(|| self.run.interrupter.interrupt());
-                self.wait_for_end(py);
-                return Err(signal);
-            }
+        if let Err(signal) = self.wait_for_end_or_signal(py) {
+            py.detach(|| self.run.interrupter.interrupt());
+            self.wait_for_end_or_signal(py)?;
+            return Err(signal);
         }
         if let Some(error) = self.run.take_failure() {
             return Err(error);

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,24 @@ def test_ctrl_c_ends_exec() -> None:
         assert box.sh("echo usable").text == "usable\n"
 
 
+@pytest.mark.skipif(os.name == "nt", reason="signals of a process of its own group")
+def test_second_ctrl_c_does_not_wait_for_a_callback() -> None:
+    goes_on = threading.Event()
+
+    def call(params: object) -> object:
+        os.kill(os.getpid(), signal.SIGINT)
+        threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        return goes_on.wait()
+
+    guests = Path(__file__).parents[2] / "guest-examples"
+    with belljar.Sandbox(host={"db.query": call}, toolchains=[guests]) as box:
+        with pytest.raises(KeyboardInterrupt):
+            box.sh("ask db.query")
+        goes_on.set()
+        # The program ends now, and the sandbox is free again.
+        assert box.sh("echo usable").text == "usable\n"
+
+
 def test_cancelled_task_ends_its_program(guests: Path) -> None:
     async def main() -> None:
         async with belljar.aio.Sandbox(toolchains=[guests]) as box:
@@ -87,8 +106,6 @@ def test_stream_that_is_left_ends_its_program() -> None:
 
 def test_sandboxes_run_at_once(guests: Path) -> None:
     """Each program waits for the other's callback: one after the other, they would never end."""
-    import threading
-
     both = threading.Barrier(2, timeout=60)
 
     async def main() -> None:
