@@ -76,7 +76,9 @@ pub use engine::{
 pub use kernel::guest::{Preopen, Reach};
 pub use kernel::io::stdio::{Input, OutputStream, Stdio};
 pub use kernel::machine::limits::{Limit, Limits};
-pub use kernel::machine::{ClockConfig, Machine, MachineBuilder, MachineError, WORKTREE};
+pub use kernel::machine::{
+    ClockConfig, Interrupter, Machine, MachineBuilder, MachineError, WORKTREE,
+};
 pub use kernel::vfs::{HostDir, Layer, Mtimes, Overlay, Source, VfsLimits};
 pub use process::{Command, ExitStatus, Output};
 pub use store::{Cas, FileDigests, Removed, StoreError};

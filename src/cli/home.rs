@@ -62,7 +62,7 @@ pub fn own_folder(name: &str) -> Result<PathBuf> {
 /// The toolchains that this user has installed.
 ///
 /// # Errors
-/// As [`own_folder`].
+/// There is no home directory, or others can write to it or to the folder of toolchains.
 pub fn installed_toolchains() -> Result<InstalledToolchains> {
     Ok(InstalledToolchains::new(own_folder("toolchains")?))
 }

@@ -119,6 +119,9 @@ pub fn verify_signature(key: &str, text: &[u8], signature: &str) -> Result<(), S
     key.verify(text, &signature).map_err(|error| error.to_string())
 }
 
+/// Directories of the user, for programs that share compiled code, toolchains and journals with the command line.
+pub use home::{cache_dir, installed_toolchains, journals, journals_dir};
+
 /// Parses the command line, carries it out, and returns the exit code.
 pub fn main() -> ExitCode {
     signals::let_long_files_be_errors();

@@ -1,4 +1,4 @@
-//! Ends programs at the deadline of their run, or when it is interrupted.
+//! Ends programs at the deadline of their run.
 #![allow(unsafe_code, reason = "the stop page is closed while its memory exists")]
 
 use std::io;
@@ -11,20 +11,21 @@ use super::Engine;
 use super::stop_page::StopPage;
 use super::watchdog::{Target, Watch};
 use crate::abi::{Interruption, Process};
-use crate::kernel::machine::interrupt::Attended;
+use crate::kernel::machine::OnUse;
 
-/// Closes the stop page of a program at the deadline of its run, or when it is interrupted, until it is dropped.
+/// Closes the stop page of a program at the deadline of its run, until it is dropped.
 pub(super) struct StopAtDeadline {
     engine: Engine,
     page: Arc<StopPage>,
     watch: Option<(Instant, Watch)>,
-    attended: Option<Attended>,
+    /// Closes it also when the machine is interrupted.
+    interruption: Option<OnUse>,
 }
 
 impl StopAtDeadline {
-    /// Interrupts the process of `store`, whose code is that of `instance`, at the deadline of its run, or when that is
-    /// interrupted, if either can be: until then it is the interruption of the process, and must be removed from there
-    /// before the store gives up the process.
+    /// Interrupts the process of `store`, whose code is that of `instance`, at the deadline of its machine, or when that
+    /// is interrupted: until then it is the interruption of the process, and must be removed from there before the
+    /// store gives up the process.
     ///
     /// # Errors
     /// The host cannot start a thread.
@@ -34,22 +35,19 @@ impl StopAtDeadline {
         instance: Instance,
     ) -> io::Result<()> {
         let machine = store.data().guest.machine();
-        let (deadline, interrupt) = (machine.deadline(), machine.interrupt.clone());
-        if deadline.is_none() && interrupt.is_none() {
+        let (deadline, interrupter) = (machine.deadline(), machine.interrupter().cloned());
+        if deadline.is_none() && interrupter.is_none() {
             return Ok(());
         }
         // SAFETY: a store drops its data, and this in it, before its memories.
         let Some(page) = (unsafe { StopPage::of(instance, &mut *store) }) else { return Ok(()) };
-        let (engine, page) = (engine.clone(), Arc::new(page));
-        let mut this = Self { engine, page, watch: None, attended: None };
+        let page = Arc::new(page);
+        let closed = page.clone();
+        let interruption = interrupter.map(|it| it.on_use(move || closed.close()));
+        let mut this = Self { engine: engine.clone(), page, watch: None, interruption };
         if let Some(deadline) = deadline {
             this.set(deadline)?;
         }
-        this.attended = interrupt.map(|interrupt| {
-            let page = this.page.clone();
-            // A page that the system cannot close now is closed at the deadline.
-            interrupt.attend(move || _ = page.close())
-        });
         store.data_mut().interruption = Some(Box::new(this));
         Ok(())
     }
@@ -68,6 +66,9 @@ impl Interruption for StopAtDeadline {
         }
         self.watch = None;
         self.page.open();
+        if self.interruption.as_ref().is_some_and(OnUse::is_used) {
+            self.page.close();
+        }
         // The thread runs since the first watch.
         let _ = self.set(deadline);
     }
@@ -80,7 +81,8 @@ impl Interruption for StopAtDeadline {
 impl Drop for StopAtDeadline {
     fn drop(&mut self) {
         // The page may be closed until then, and its memory is used again afterwards.
-        (self.watch, self.attended) = (None, None);
+        self.watch = None;
+        self.interruption = None;
         self.page.open();
     }
 }

@@ -113,7 +113,7 @@ async fn run_as(
 fn interrupt_by_epoch(program: &Program, store: &mut Store<Process>) -> io::Result<()> {
     let machine = store.data().guest.machine();
     let ends_at_once = machine.is_at_taped_timeout() || machine.has_timed_out();
-    let deadline = machine.deadline();
+    let (deadline, interrupter) = (machine.deadline(), machine.interrupter().cloned());
     store.set_epoch_deadline(u64::from(!ends_at_once));
     let (owner, engine) = (program.engine().clone(), store.engine().weak());
     let watch = move |deadline| {
@@ -121,17 +121,17 @@ fn interrupt_by_epoch(program: &Program, store: &mut Store<Process>) -> io::Resu
         watch.map(|watch| (deadline, watch))
     };
     let mut watched = deadline.map(&watch).transpose()?;
-    let interrupted = store.engine().weak();
-    let attended = store.data().guest.machine().interrupt.clone().map(|interrupt| {
-        interrupt.attend(move || {
-            if let Some(engine) = interrupted.upgrade() {
-                engine.increment_epoch();
-            }
-        })
-    });
+    let weak = store.engine().weak();
+    let raise = move || {
+        if let Some(engine) = weak.upgrade() {
+            engine.increment_epoch();
+        }
+        true
+    };
+    let interruption = interrupter.map(|interrupter| interrupter.on_use(raise));
     store.epoch_deadline_callback(move |mut store| {
-        // It ends with the store, as this function does.
-        let _ = &attended;
+        // It lives as long as the store.
+        let _ = &interruption;
         let machine = store.data_mut().guest.machine_mut();
         if machine.is_out_of_time() {
             machine.note_limit(Limit::Timeout);

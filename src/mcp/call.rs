@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::kernel::machine::interrupt::Interrupt;
+use crate::Interrupter;
 
 /// One call of a tool: what ends it early, how far it is, and what the user agreed to. Clones are the same call.
 #[derive(Clone, Debug, Default)]
 pub struct Call {
-    interrupt: Interrupt,
+    interrupter: Interrupter,
     output_bytes: Arc<AtomicU64>,
     consent: Option<String>,
 }
@@ -37,12 +37,12 @@ impl Call {
 
     /// Ends the call: a program that it runs is ended, and its sandbox is as it was before.
     pub fn cancel(&self) {
-        self.interrupt.set();
+        self.interrupter.interrupt();
     }
 
     /// Whether it was cancelled.
     pub fn is_cancelled(&self) -> bool {
-        self.interrupt.is_set()
+        self.interrupter.is_used()
     }
 
     /// Bytes that the program has written to standard output and standard error so far.
@@ -54,8 +54,8 @@ impl Call {
         self.output_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    pub(super) fn interrupt(&self) -> &Interrupt {
-        &self.interrupt
+    pub(super) fn interrupter(&self) -> &Interrupter {
+        &self.interrupter
     }
 
     pub(super) fn consent(&self) -> Option<&str> {

@@ -227,11 +227,10 @@ impl Command {
     }
 
     /// As [`Command::output`], on these streams; returns what they captured.
-    pub(crate) fn output_on(
-        &self,
-        machine: &mut Machine,
-        stdio: Stdio,
-    ) -> Result<Output, RunError> {
+    ///
+    /// # Errors
+    /// As [`Command::output`].
+    pub fn output_on(&self, machine: &mut Machine, stdio: Stdio) -> Result<Output, RunError> {
         let finished = self.run(machine, stdio);
         let status = ExitStatus {
             outcome: finished.outcome?,

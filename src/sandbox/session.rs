@@ -15,9 +15,8 @@ use super::backend::{
 use crate::base::errno::Errno;
 use crate::host::{HostError, HostHandle, SessionHost, SessionHostBuilder};
 use crate::kernel::io::stdio::{Input, OutputStream, Stdio};
-use crate::kernel::machine::interrupt::Interrupt;
 use crate::kernel::machine::limits::Limits;
-use crate::kernel::machine::{Machine, MachineBuilder, MachineError, WORKTREE};
+use crate::kernel::machine::{Interrupter, Machine, MachineBuilder, MachineError, WORKTREE};
 use crate::kernel::process::TrappedProcess;
 use crate::kernel::process::outcome::{Outcome, RunError};
 use crate::kernel::process::programs::Programs;
@@ -416,7 +415,7 @@ impl Sandbox {
         self.machine.vfs_mut().apply()
     }
 
-    /// The time of its own clock, in nanoseconds since the Unix epoch.
+    /// The time of its clock, in nanoseconds since the Unix epoch, for what is written to [`Sandbox::files`].
     pub fn now_ns(&mut self) -> u64 {
         self.machine.now_ns()
     }
@@ -431,9 +430,9 @@ impl Sandbox {
         self.machine.set_results(results);
     }
 
-    /// Sets what ends later execs of this session, but not of its forks, from another thread, as their timeout would.
-    pub fn set_interrupt(&mut self, interrupt: Option<Interrupt>) {
-        self.machine.set_interrupt(interrupt);
+    /// Sets what ends its programs from another thread. A fork has none.
+    pub fn set_interrupter(&mut self, interrupter: Option<Interrupter>) {
+        self.machine.set_interrupter(interrupter);
     }
 
     /// The machine, for reading.

@@ -23,6 +23,7 @@ mod http;
 #[cfg(feature = "import")]
 mod install_kills;
 mod installed;
+mod interrupts;
 mod library;
 #[cfg(feature = "llm")]
 mod llm;

@@ -30,6 +30,9 @@ const RANKS: &[(&str, u32)] = &[
     ("cli", 11),
 ];
 
+/// The folders of Rust code.
+const FOLDERS: [&str; 4] = ["src", "tests", "benches", "python/src"];
+
 pub fn root() -> &'static Path {
     crate::support::package()
 }
@@ -139,7 +142,7 @@ fn libraries_are_used_only_in_their_modules() {
 
 #[test]
 fn files_are_short() {
-    let long: Vec<String> = rust_sources(&["src", "tests", "benches"])
+    let long: Vec<String> = rust_sources(&FOLDERS)
         .iter()
         .filter_map(|path| {
             let lines = std::fs::read_to_string(path).unwrap().lines().count();
@@ -169,7 +172,7 @@ fn function_lines(lines: &[&str]) -> Option<usize> {
 #[test]
 fn functions_are_short() {
     let mut long = Vec::new();
-    for path in rust_sources(&["src"]) {
+    for path in rust_sources(&["src", "python/src"]) {
         let text = std::fs::read_to_string(&path).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         for at in 0..lines.len() {
@@ -187,7 +190,7 @@ fn functions_are_short() {
 
 #[test]
 fn modules_have_doc_comments() {
-    let silent: Vec<String> = rust_sources(&["src", "tests", "benches"])
+    let silent: Vec<String> = rust_sources(&FOLDERS)
         .iter()
         .filter(|path| !std::fs::read_to_string(path).unwrap().starts_with("//!"))
         .map(|path| relative(path))
@@ -201,7 +204,7 @@ fn no_todo_marks_remain() {
     let marks =
         [("todo", "!("), ("unimplemented", "!("), ("FIX", "ME"), ("#[ig", "nore"), ("dbg", "!(")];
     let mut found = Vec::new();
-    for path in rust_sources(&["src", "tests", "benches"]) {
+    for path in rust_sources(&FOLDERS) {
         for (number, line) in std::fs::read_to_string(&path).unwrap().lines().enumerate() {
             for (a, b) in marks {
                 if line.contains(&format!("{a}{b}")) {

@@ -64,7 +64,7 @@ impl SavedMachine {
 
 impl Machine {
     /// Creates an independent machine in this state: the same files, clock, random bytes, limits and programs,
-    /// but no host, no interrupt and no trace. Contents are shared until one of the two writes to them, so a large tree
+    /// but no host, no interrupter and no trace. Contents are shared until one of the two writes to them, so a large tree
     /// takes no longer than a small one.
     ///
     /// # Errors
@@ -82,8 +82,8 @@ impl Machine {
             run: RunState::new(&self.limits, HostBell::default()),
             limits: self.limits,
             timeouts: Timeouts::default(),
+            interrupter: None,
             lacks: Lacks::default(),
-            interrupt: None,
             trace: None,
             tape: None,
             tapes_finds: true,

@@ -1,106 +1,158 @@
-//! Ends the run of a machine from another thread.
+//! Runs that another thread ends.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
-/// Ends the runs of the machines that it was given to, as their timeout would. Clones are the same one.
+use super::Machine;
+use crate::base::ambient;
+use crate::kernel::pid::Pid;
+
+/// Time until what could not be stopped is tried again.
+const AGAIN: Duration = Duration::from_millis(10);
+
+/// Ends runs of a machine from another thread, as their timeout would: the outcome is
+/// [`crate::Limit::Timeout`], and a tape can be replayed. Clones are the same interrupter.
 ///
-/// Compiling a program and a call of the host that is under way, such as a request over HTTP, are completed first.
+/// It works once: a run that begins later, in a machine that still has it, ends at once.
+///
+/// ```
+/// use belljar::{Command, Interrupter, Limit, Machine, Outcome};
+///
+/// let mut machine = Machine::builder().build()?;
+/// let interrupter = Interrupter::default();
+/// machine.set_interrupter(Some(interrupter.clone()));
+/// let ender = std::thread::spawn(move || interrupter.interrupt());
+/// let output = Command::shell("while :; do :; done").output(&mut machine)?;
+/// assert_eq!(*output.status.outcome(), Outcome::Limit(Limit::Timeout));
+/// # ender.join().unwrap();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// A read of the host's own standard input, and a call of host code such as a bridge, end first.
 #[derive(Clone, Default)]
-pub struct Interrupt(Arc<Shared>);
+pub struct Interrupter(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    is_set: AtomicBool,
-    targets: Mutex<Targets>,
+    /// When it was used. Set before anything is stopped.
+    at: OnceLock<Instant>,
+    running: Mutex<Running>,
+    used: Condvar,
 }
 
-/// What is running, by number.
 #[derive(Default)]
-struct Targets {
-    next: u64,
-    running: BTreeMap<u64, Box<dyn Fn() + Send>>,
+struct Running {
+    next_id: u64,
+    stops: BTreeMap<u64, Stop>,
 }
 
-impl fmt::Debug for Interrupt {
+/// Stops something that runs. Returns whether it could.
+type Stop = Box<dyn Fn() -> bool + Send>;
+
+impl fmt::Debug for Interrupter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Interrupt").field("is_set", &self.is_set()).finish_non_exhaustive()
+        f.debug_struct("Interrupter").field("at", &self.at()).finish_non_exhaustive()
     }
 }
 
-impl Interrupt {
-    /// Ends what runs now, and at its start what runs later. Any thread may call it, and more than once.
-    pub fn set(&self) {
-        // First: a program that begins after the loop below finds it set.
-        self.0.is_set.store(true, Ordering::Release);
-        for end in self.targets().running.values() {
-            end();
+impl Interrupter {
+    fn running(&self) -> MutexGuard<'_, Running> {
+        // Each access is a single step, so a panic leaves it whole.
+        self.0.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the run that is in progress, and those that begin later. Does not wait for its end.
+    pub fn interrupt(&self) {
+        let _ = self.0.at.set(ambient::instant_now());
+        loop {
+            let running = self.running();
+            // All of them: no short circuit.
+            let left = running.stops.values().filter(|stop| !stop()).count();
+            self.0.used.notify_all();
+            drop(running);
+            if left == 0 {
+                return;
+            }
+            ambient::sleep(AGAIN);
         }
     }
 
-    /// Whether it was set.
-    pub fn is_set(&self) -> bool {
-        self.0.is_set.load(Ordering::Acquire)
+    /// When it was used.
+    pub(super) fn at(&self) -> Option<Instant> {
+        self.0.at.get().copied()
     }
 
-    /// Calls `end` when this is set, or at once if it is, until the returned value is dropped: after that `end` neither
-    /// runs nor begins.
-    pub(crate) fn attend(&self, end: impl Fn() + Send + 'static) -> Attended {
-        let mut targets = self.targets();
-        if self.is_set() {
-            end();
+    /// Returns whether it was used.
+    pub fn is_used(&self) -> bool {
+        self.at().is_some()
+    }
+
+    /// Calls `stop` when it is used, at once if it was, unless the returned guard is dropped before.
+    pub(crate) fn on_use(&self, stop: impl Fn() -> bool + Send + 'static) -> OnUse {
+        let mut running = self.running();
+        let id = running.next_id;
+        running.next_id += 1;
+        if self.is_used() {
+            stop();
         }
-        let number = targets.next;
-        targets.next += 1;
-        targets.running.insert(number, Box::new(end));
-        drop(targets);
-        Attended { interrupt: self.clone(), number }
+        running.stops.insert(id, Box::new(stop));
+        OnUse { interrupter: self.clone(), id }
     }
 
-    fn targets(&self) -> MutexGuard<'_, Targets> {
-        // A map is whole between statements.
-        self.0.targets.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Waits for `duration` of real time; returns whether it was used before or meanwhile.
+    pub(crate) fn wait(&self, duration: Duration) -> bool {
+        let running = self.running();
+        let waited = self.0.used.wait_timeout_while(running, duration, |_| self.at().is_none());
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+        self.is_used()
     }
 }
 
-/// A program that an [`Interrupt`] ends.
-pub(crate) struct Attended {
-    interrupt: Interrupt,
-    number: u64,
+/// Something that an [`Interrupter`] stops. Once this is dropped, it does not.
+pub(crate) struct OnUse {
+    interrupter: Interrupter,
+    id: u64,
 }
 
-impl Drop for Attended {
+impl OnUse {
+    /// Returns whether it was used.
+    pub(crate) fn is_used(&self) -> bool {
+        self.interrupter.is_used()
+    }
+}
+
+impl Drop for OnUse {
     fn drop(&mut self) {
-        self.interrupt.targets().running.remove(&self.number);
+        self.interrupter.running().stops.remove(&self.id);
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::AtomicU32;
+impl Machine {
+    /// Sets what ends its runs from another thread. A fork has none.
+    pub fn set_interrupter(&mut self, interrupter: Option<Interrupter>) {
+        self.interrupter = interrupter;
+    }
 
-    use super::*;
+    /// What ends its runs from another thread.
+    pub(crate) fn interrupter(&self) -> Option<&Interrupter> {
+        self.interrupter.as_ref()
+    }
 
-    #[test]
-    fn targets_are_ended_while_they_run_only() {
-        let ended = Arc::new(AtomicU32::new(0));
-        let count = || {
-            let ended = ended.clone();
-            move || _ = ended.fetch_add(1, Ordering::Relaxed)
-        };
-        let interrupt = Interrupt::default();
-        drop(interrupt.attend(count()));
-        let running = interrupt.attend(count());
-        interrupt.clone().set();
-        assert!(interrupt.is_set());
-        assert_eq!(ended.load(Ordering::Relaxed), 1);
-        drop(running);
-        let late = interrupt.attend(count());
-        assert_eq!(ended.load(Ordering::Relaxed), 2);
-        drop(late);
-        interrupt.set();
-        assert_eq!(ended.load(Ordering::Relaxed), 2);
+    /// Returns whether its runs are ended.
+    pub(in crate::kernel) fn is_interrupted(&self) -> bool {
+        self.interrupter.as_ref().is_some_and(Interrupter::is_used)
+    }
+
+    /// Wakes a run that waits for native programs when it is interrupted.
+    pub(super) fn listen_to_interrupter(&mut self) {
+        self.run.interruption = self.interrupter.as_ref().map(|interrupter| {
+            let bell = self.run.bell.clone();
+            interrupter.on_use(move || {
+                bell.ring(Pid::MACHINE);
+                true
+            })
+        });
     }
 }

@@ -5,7 +5,7 @@ pub mod clock;
 pub mod config;
 mod error;
 pub mod fork;
-pub mod interrupt;
+mod interrupt;
 pub mod lack;
 pub mod limits;
 pub mod memory;
@@ -23,7 +23,8 @@ pub use self::builder::MachineBuilder;
 use self::clock::{Clock, ClockId, DEFAULT_START_NS, VirtualClock};
 use self::config::KERNEL_VERSION;
 pub use self::error::MachineError;
-use self::interrupt::Interrupt;
+pub use self::interrupt::Interrupter;
+pub(crate) use self::interrupt::OnUse;
 use self::lack::Lacks;
 use self::limits::Limits;
 use self::random::Random;
@@ -86,10 +87,10 @@ pub struct Machine {
     pub(crate) run: RunState,
     /// Where timeouts end runs.
     pub(crate) timeouts: Timeouts,
+    /// Ends runs from another thread.
+    interrupter: Option<Interrupter>,
     /// Where recorded runs lacked host resources.
     pub(crate) lacks: Lacks,
-    /// Ends runs from another thread.
-    pub(crate) interrupt: Option<Interrupt>,
     pub(crate) trace: Option<Trace>,
     /// Records what crosses the boundary.
     pub(crate) tape: Option<Recorder>,
@@ -135,8 +136,8 @@ impl Machine {
             run: RunState::new(&limits, HostBell::default()),
             limits,
             timeouts: Timeouts::default(),
+            interrupter: None,
             lacks: Lacks::default(),
-            interrupt: None,
             trace: None,
             tape: None,
             kernel_version: KERNEL_VERSION,
@@ -164,11 +165,6 @@ impl Machine {
     /// machine with a tape or a trace, or whose engine counts fuel, runs everything.
     pub fn set_results(&mut self, results: Option<Arc<Results>>) {
         self.results = results;
-    }
-
-    /// Sets what ends later runs from another thread, as their timeout would. Default: nothing.
-    pub fn set_interrupt(&mut self, interrupt: Option<Interrupt>) {
-        self.interrupt = interrupt;
     }
 
     /// The namespace.

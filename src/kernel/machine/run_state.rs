@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::Machine;
 use super::limits::{Limit, Limits};
 use super::memory::Memory;
+use super::{Machine, OnUse};
 use crate::kernel::io::fd::Descriptions;
 use crate::kernel::io::pipe::Pipes;
 use crate::kernel::io::stdio::Stdio;
@@ -28,12 +28,12 @@ pub(crate) struct RunState {
     pub(crate) fuel_left: Option<u64>,
     /// Remaining bytes of output.
     pub(crate) output_left: u64,
-    /// When it began, on the host's clock.
-    pub(super) begun: Option<Instant>,
     /// The deadline on the host's clock.
     pub(super) deadline: Option<Instant>,
     /// Uncounted time of this thread when the run began.
     pub(super) uncounted_before: Duration,
+    /// Rings the bell when the machine is interrupted.
+    pub(super) interruption: Option<OnUse>,
     /// Whether it timed out, so that the tape has it.
     pub(super) has_timed_out: bool,
     pub(super) limits_hit: Vec<Limit>,
@@ -54,9 +54,9 @@ impl RunState {
             memory: Memory::new(limits.memory_bytes_max),
             fuel_left: None,
             output_left: limits.output_bytes_max,
-            begun: None,
             deadline: None,
             uncounted_before: Duration::ZERO,
+            interruption: None,
             has_timed_out: false,
             limits_hit: Vec::new(),
             missing_programs: Vec::new(),
@@ -79,6 +79,7 @@ impl Machine {
         }
         self.vfs.note_process_end();
         self.start_countdown();
+        self.listen_to_interrupter();
     }
 
     /// The limits that guests reached in the last run, each once, in that order.

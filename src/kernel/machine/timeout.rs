@@ -6,8 +6,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use super::Machine;
-use super::interrupt::Interrupt;
+use super::{Interrupter, Machine};
 use crate::base::ambient;
 use crate::kernel::process::programs::{uncounted_since, uncounted_time};
 use crate::tape::{Kind, Recorder};
@@ -68,19 +67,19 @@ impl Machine {
 
     /// Starts the countdown of [`crate::Limits::timeout`].
     pub(super) fn start_countdown(&mut self) {
-        let begun = ambient::instant_now();
-        self.run.begun = Some(begun);
         // A deadline that the clock cannot represent never comes.
-        let end = |timeout| begun.checked_add(timeout);
+        let end = |timeout| ambient::instant_now().checked_add(timeout);
         self.run.deadline = self.limits.timeout.and_then(end);
         self.run.uncounted_before = uncounted_time();
     }
 
-    /// The deadline of the run, later by its uncounted time; its beginning, once it is interrupted.
+    /// The deadline of the run: later by its uncounted time, or when it was interrupted.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        if self.interrupt.as_ref().is_some_and(Interrupt::is_set) {
-            return self.run.begun;
-        }
+        let interrupted = self.interrupter().and_then(Interrupter::at);
+        interrupted.into_iter().chain(self.deadline_of_timeout()).min()
+    }
+
+    fn deadline_of_timeout(&self) -> Option<Instant> {
         self.run.deadline?.checked_add(uncounted_since(self.run.uncounted_before))
     }
 

@@ -240,6 +240,7 @@ impl Machine {
             let host_waited_ns = &mut self.run.processes.host_waited_ns;
             *host_waited_ns = host_waited_ns.saturating_add(waited_ns);
             match heard {
+                Some(Pid::MACHINE) if self.is_interrupted() => return WaitEnd::Timeout,
                 Some(Pid::MACHINE) => break,
                 Some(pid) => return WaitEnd::Ring(pid),
                 None if self.run.bell.times_out() => return WaitEnd::Timeout,
@@ -292,6 +293,9 @@ impl Machine {
         if self.is_at_taped_timeout() {
             return Err(Limit::Timeout);
         }
+        if !self.clock.is_virtual() && self.is_interrupted_before(until) {
+            return Err(Limit::Timeout);
+        }
         if !self.clock.is_virtual()
             && let Some(left_ns) = self.time_left_ns()
         {
@@ -304,6 +308,14 @@ impl Machine {
         self.clock.sleep_until(until);
         self.stamp_tape();
         stop_at.map_or(Ok(()), |_| Err(Limit::VirtualTimeout))
+    }
+
+    /// Waits until the host's clock shows `t` if this run can be interrupted; returns whether it is.
+    fn is_interrupted_before(&mut self, t: u64) -> bool {
+        let Some(interrupter) = self.interrupter().cloned() else { return false };
+        let left_ns = t.saturating_sub(self.clock.now(ClockId::Monotonic));
+        let left_ns = self.time_left_ns().into_iter().chain([left_ns]).min().unwrap_or(left_ns);
+        interrupter.wait(Duration::from_nanos(left_ns))
     }
 
     /// Sets the tape's time to that of a virtual clock; the host's is recorded as it is read.

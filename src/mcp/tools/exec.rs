@@ -110,9 +110,9 @@ impl Tool for Exec {
         let [stdout, stderr] = [(); 2].map(|()| Capture::new(&call));
         let stdin = Input::Bytes(Cursor::new(stdin));
         let streams = Stdio { stdin, stdout: stdout.stream(), stderr: stderr.stream() };
-        live.sandbox.set_interrupt(Some(call.interrupt().clone()));
+        live.sandbox.set_interrupter(Some(call.interrupter().clone()));
         let ended = live.sandbox.output_on(&request, streams);
-        live.sandbox.set_interrupt(None);
+        live.sandbox.set_interrupter(None);
         let virtual_time = live.sandbox.elapsed().saturating_sub(elapsed);
         let missing_programs = live.sandbox.machine().missing_programs().to_vec();
         // Where real time ends a program differs from run to run, and so would what follows.

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Builds wheels of the Python package, and prints their paths. Each has the extension module, which all versions of
+# Python from 3.10 on can load, and the command `belljar`.
+#
+#   python/build.sh                     for this machine, optimised
+#   python/build.sh --dev               for this machine, with the profile of `cargo test`, whose libraries it shares
+#   python/build.sh TARGET...           for other platforms, with zig as C compiler and linker:
+#       x86_64-unknown-linux-gnu, aarch64-unknown-linux-gnu     glibc 2.28 or newer
+#       x86_64-pc-windows-gnu
+#       x86_64-apple-darwin, aarch64-apple-darwin               with SDKROOT, the SDK of Apple
+#
+# Needs Rust and python3 with pip, and for other platforms rustup; maturin and zig are fetched with pip.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export CARGO_INCREMENTAL=0
+
+tools=$PWD/target/python-tools
+wheels=${BELLJAR_WHEELS:-$PWD/target/wheels}
+scripts=python/belljar.data/scripts
+
+fetch() {
+    [ -e "$tools/.$1" ] && return
+    [ -x "$tools/bin/pip" ] || python3 -m venv --clear "$tools"
+    "$tools/bin/pip" install --quiet --disable-pip-version-check "$1"
+    touch "$tools/.$1"
+}
+fetch maturin==1.16.0
+export PATH=$tools/bin:$PATH
+
+# The command into the folder whose files the wheel installs on the path, then the wheel.
+#   wheel BINARY PROFILE MATURIN-OPTIONS...
+wheel() {
+    local binary=$1 profile=$2
+    shift 2
+    rm -rf "$scripts"
+    mkdir -p "$scripts"
+    cp "$binary" "$scripts/"
+    cp LICENSE-APACHE LICENSE-MIT python/
+    maturin build --quiet --manifest-path python/Cargo.toml --profile "$profile" --out "$wheels" "$@" >&2
+    # Otherwise another build would have it, too.
+    rm -rf "$scripts" python/LICENSE-APACHE python/LICENSE-MIT
+}
+
+if [ $# -eq 0 ]; then
+    wheel "$(.ci/build-release)" release
+elif [ "$1" = --dev ]; then
+    cargo build --quiet --bin belljar >&2
+    wheel "${CARGO_TARGET_DIR:-target}/debug/belljar" dev
+else
+    fetch ziglang==0.17.1
+    fetch cargo-zigbuild==0.24.1
+    for target in "$@"; do
+        rustup target add "$target" >&2
+        case $target in
+        *-linux-gnu) platform=(--compatibility manylinux_2_28) zig=$target.2.28 name=belljar ;;
+        *-windows-*) platform=() zig=$target name=belljar.exe ;;
+        *) platform=() zig=$target name=belljar ;;
+        esac
+        cargo-zigbuild zigbuild --quiet --release --bin belljar --target "$zig" >&2
+        wheel "${CARGO_TARGET_DIR:-target}/$target/release/$name" release --target "$target" --zig ${platform[@]+"${platform[@]}"}
+    done
+fi
+ls -t "$wheels"/belljar-*.whl | head -"$(($# > 1 ? $# : 1))"
