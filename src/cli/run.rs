@@ -30,7 +30,7 @@ use crate::native::{NativeChildren, NativeCommand, NativeError, ProfileError, Sa
 use crate::results::Results;
 use crate::{
     Command, Engine, ExitStatus, Machine, Module, Outcome, OutputStream, Overlay, Preopen, Program,
-    ProgramError, Stdio,
+    ProgramError, Stdio, UnknownImports,
 };
 
 /// Runs a program, and writes the report however that ends.
@@ -252,7 +252,10 @@ fn of_module(
         noted.note(&program, is_cached);
         Ok(program)
     };
-    if results.is_some_and(|results| results.cache().knows(module.digest())) {
+    // What it imports is known when it is loaded.
+    let is_refusable = unknown == UnknownImports::Deny;
+    let is_known = |results: &Results| results.cache().knows(module.digest());
+    if !is_refusable && results.is_some_and(is_known) {
         let (on, of) = (engine.clone(), module.clone());
         let late = LateProgram::new(engine, module, move || load(&on, &of));
         return Ok(Command::late(&late));

@@ -231,6 +231,16 @@ fn results_with_secrets_are_not_kept() {
     }
 }
 
+#[test]
+fn what_a_module_may_import_is_checked_though_its_results_are_known() {
+    let project = Project::new();
+    let lacking = guest_arg("missing_import");
+    assert_eq!(project.cached("run", &[&lacking]).1.status.code(), Some(0));
+    assert_eq!(project.cached("run", &[&lacking]).0["cached"], true);
+    let denied = project.cached("run", &["--unknown-imports=deny", &lacking]).1;
+    assert_eq!(denied.status.code(), Some(126), "{}", stderr(&denied));
+}
+
 /// A program that reads the clock, random bytes and its number has an own result for each answer.
 #[test]
 fn clock_and_chance_are_questions() {
