@@ -63,11 +63,24 @@ impl Call {
     }
 }
 
-/// Cancels a call when it is dropped: the future of a call was dropped before it ended.
-pub(super) struct CancelOnDrop(pub Call);
+/// Cancels a call if its future is dropped before it ended.
+pub(super) struct CancelOnDrop(Option<Call>);
+
+impl CancelOnDrop {
+    pub(super) fn new(call: &Call) -> Self {
+        Self(Some(call.clone()))
+    }
+
+    /// The call has ended.
+    pub(super) fn disarm(&mut self) {
+        self.0 = None;
+    }
+}
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
-        self.0.cancel();
+        if let Some(call) = &self.0 {
+            call.cancel();
+        }
     }
 }

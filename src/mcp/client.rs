@@ -27,6 +27,9 @@ pub struct Client {
     calls: Semaphore,
 }
 
+/// Characters of the name of an unknown tool that a tape keeps.
+const NAME_CHARS_MAX: usize = 64;
+
 #[derive(Default)]
 struct Table {
     slots: BTreeMap<String, Arc<Slot>>,
@@ -117,17 +120,22 @@ impl Client {
         arguments: Map<String, Value>,
         call: &Call,
     ) -> Result<Value, ToolError> {
-        let Ok(_place) = self.calls.try_acquire() else {
-            return Err(ToolError::limit(format!(
+        let recorded = self.server.tape.is_some().then(|| Value::Object(arguments.clone()));
+        let refused = |error: ToolError| {
+            let name: String = name.chars().take(NAME_CHARS_MAX).collect();
+            self.record(&name, call, recorded.clone(), &Err(error.clone()));
+            error
+        };
+        let _place = self.calls.try_acquire().map_err(|_| {
+            refused(ToolError::limit(format!(
                 "{} calls are under way, which is the limit of one client: wait for their answers",
                 self.server.policy.bounds.calls_max
-            )));
-        };
-        let tool = tools::find(name, &self.server)?;
-        let recorded = self.server.tape.is_some().then(|| Value::Object(arguments.clone()));
-        let dropped = CancelOnDrop(call.clone());
+            )))
+        })?;
+        let tool = tools::find(name, &self.server).map_err(refused)?;
+        let mut dropped = CancelOnDrop::new(call);
         let done = self.perform(tool, arguments, call, recorded).await;
-        std::mem::forget(dropped);
+        dropped.disarm();
         done
     }
 
@@ -141,7 +149,7 @@ impl Client {
         let prepared = match tool.prepare(arguments) {
             Ok(prepared) => prepared,
             Err(error) => {
-                self.record(tool, call, recorded, &Err(error.clone()));
+                self.record(tool.info().name, call, recorded, &Err(error.clone()));
                 return Err(error);
             }
         };
@@ -157,7 +165,7 @@ impl Client {
             match self.hold(id, call).await {
                 Ok(sandbox) => held.push(sandbox),
                 Err(error) => {
-                    self.record(tool, call, recorded, &Err(error.clone()));
+                    self.record(tool.info().name, call, recorded, &Err(error.clone()));
                     return Err(error);
                 }
             }
@@ -173,7 +181,7 @@ impl Client {
             let done =
                 if call.is_cancelled() { Err(cancelled()) } else { prepared.run(&mut scene) };
             // While the sandboxes are held, so that the tape has the order of what happened to each.
-            client.record(tool, &call, recorded, &done);
+            client.record(tool.info().name, &call, recorded, &done);
             drop((scene, run));
             done
         };
@@ -184,13 +192,13 @@ impl Client {
 
     fn record(
         &self,
-        tool: &tools::Entry,
+        tool: &str,
         call: &Call,
         arguments: Option<Value>,
         done: &Result<Value, ToolError>,
     ) {
         if let (Some(tape), Some(arguments)) = (&self.server.tape, arguments) {
-            tape.record(self.number, tool.info().name, call, arguments, done);
+            tape.record(self.number, tool, call, arguments, done);
         }
     }
 

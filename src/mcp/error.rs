@@ -79,12 +79,26 @@ impl From<SandboxError> for ToolError {
             }
             _ => ErrorKind::Failed,
         };
-        Self::new(kind, format!("{error:?}").replace("\ncaused by: ", ": "))
+        Self::new(kind, with_causes(&error))
     }
 }
 
 impl From<CopyError> for ToolError {
     fn from(error: CopyError) -> Self {
-        Self::failed(format!("{error:?}").replace("\ncaused by: ", ": "))
+        Self::failed(with_causes(&error))
     }
+}
+
+/// The message of `error`, with those of its causes that it does not have itself.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let message = error.to_string();
+        if !text.contains(&message) {
+            text = format!("{text}: {message}");
+        }
+        cause = error.source();
+    }
+    text
 }

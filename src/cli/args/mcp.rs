@@ -14,8 +14,7 @@ const DEFAULT_HTTP: &str = "127.0.0.1:8377";
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   belljar mcp
-      serves the client that started it, on standard input and output; a client's configuration:
-      {\"mcpServers\": {\"belljar\": {\"command\": \"belljar\", \"args\": [\"mcp\"]}}}
+      serves the client that started it, on standard input and output
   belljar mcp --policy policy.json --tape agent.tape
       lets the client have what policy.json says, and records each call
   belljar mcp --http --token-file token
@@ -23,8 +22,11 @@ const DEFAULT_HTTP: &str = "127.0.0.1:8377";
   belljar replay agent.tape
       makes the recorded calls again, and stops at the first answer that differs
 
+The configuration of a client that starts it:
+  {\"mcpServers\": {\"belljar\": {\"command\": \"belljar\", \"args\": [\"mcp\"]}}}
+
 A policy that lets a client work on a folder, and write to it once the user has agreed:
-  {\"version\": 1, \"folders\": [{\"name\": \"project\", \"path\": \".\", \"apply\": true}]}
+  {\"version\": 1, \"folders\": [{\"name\": \"a\", \"path\": \".\", \"apply\": true}]}
 
 Without a policy, a client gets the programs of the installed toolchains, in sandboxes in memory: no folder of this machine, \
 no network, no programs of this machine. docs/mcp.md describes tools, policies and limits.")]

@@ -57,10 +57,8 @@ impl Tool for Fork {
             origin: Some(self.sandbox.clone()),
             _place: place,
         };
-        let sandbox = {
-            let id = scene.client.new_id(self.id);
-            scene.client.admit(id, fork)?
-        };
+        let id = scene.client.new_id(self.id);
+        let sandbox = scene.client.admit(id, fork)?;
         Ok(Forked { sandbox, origin: self.sandbox })
     }
 }

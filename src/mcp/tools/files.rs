@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::exec::settle;
 use super::{Hints, Scene, Tool, check_text};
 use crate::base::errno::Errno;
-use crate::kernel::vfs::{FileType, OpenFlags, Overlay};
+use crate::kernel::vfs::{FileType, Follow, OpenFlags, Overlay};
 use crate::mcp::bounds::{CONTENT_BYTES_MAX, ENTRIES_MAX};
 use crate::mcp::error::{ErrorKind, ToolError};
 use crate::mcp::text::{Piece, content};
@@ -165,13 +165,7 @@ impl Tool for Write {
             if let Some(executable) = self.executable {
                 let relative = path.trim_start_matches('/');
                 let base = files.host_base();
-                files.set_executable_at(
-                    base,
-                    relative,
-                    crate::kernel::vfs::Follow::Yes,
-                    executable,
-                    now,
-                )?;
+                files.set_executable_at(base, relative, Follow::Yes, executable, now)?;
             }
             Ok(total_bytes)
         });
@@ -211,9 +205,7 @@ fn create_dirs_above(files: &mut Overlay, path: &str, now: u64) -> Result<(), Er
         match files.metadata(&at) {
             Ok(_) => {}
             Err(Errno::Noent) => {
-                let base = files.host_base();
-                let dir = files.create_dir(base, at.trim_start_matches('/'), now)?;
-                let _ = dir;
+                files.create_dir(files.host_base(), at.trim_start_matches('/'), now)?;
             }
             Err(errno) => return Err(errno),
         }

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::{Value, json};
 
 use super::{Scene, python};
-use crate::support::{package, skipped, stderr, stdout};
+use crate::support::{package, real, skipped, stderr, stdout};
 
 /// Both lifecycles of the protocol: the newest version, and that with a handshake.
 const MODES: [&str; 2] = ["auto", "legacy"];
@@ -26,8 +26,11 @@ const TEST: &str = "the Python client of MCP";
 #[test]
 fn the_python_client_drives_every_tool_over_standard_streams() {
     for mode in MODES {
-        let scene = Scene::new(&json!({ "limits": { "timeout_ms_max": 30_000 } }));
         let Some(mut python) = python("every_tool.py", TEST) else { return };
+        // Installing fetches a package, as the tests of real toolchains do.
+        let install = if real("resvg", TEST).is_some() { json!(["resvg"]) } else { json!([]) };
+        let scene =
+            Scene::new(&json!({ "install": install, "limits": { "timeout_ms_max": 30_000 } }));
         let policy = scene.path("policy.json");
         let args =
             [mode, env!("CARGO_BIN_EXE_belljar"), "mcp", "--policy", policy.to_str().unwrap()];
@@ -203,8 +206,9 @@ fn inspector_of(scene: &Scene) -> Command {
 
 #[test]
 fn the_inspector_drives_every_tool() {
-    let scene = Scene::new(&json!({}));
-    if inspector().is_none() {
+    const TEST: &str = "the inspector of MCP";
+    let scene = Scene::new(&json!({ "install": ["resvg"] }));
+    if inspector().is_none() || real("resvg", TEST).is_none() {
         return;
     }
     let server = Http::start(&scene, &[]);
@@ -225,7 +229,7 @@ fn the_inspector_drives_every_tool() {
     );
     let mut left: Vec<&str> =
         listed["tools"].as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect();
-    assert_eq!(left.len(), 13, "{left:?}");
+    assert_eq!(left.len(), 14, "{left:?}");
     let mut call = |tool: &str, arguments: Value| {
         left.retain(|name| *name != tool);
         let arguments = arguments.to_string();
@@ -261,7 +265,10 @@ fn the_inspector_drives_every_tool() {
     let diff = succeed("sandbox_diff", json!({ "sandbox": "attempt" }));
     assert_eq!(diff["total_changes"], 1, "{diff}");
     assert_eq!(succeed("sandbox_list", json!({}))["sandboxes"].as_array().unwrap().len(), 2);
-    succeed("program_list", json!({}));
+    let installed = succeed("toolchain_install", json!({ "toolchain": "resvg" }));
+    assert_eq!(installed["programs"], json!(["resvg", "usvg"]), "{installed}");
+    let programs = succeed("program_list", json!({ "contains": "svg" }));
+    assert_eq!(programs["total_programs"], 2, "{programs}");
     succeed("sandbox_drop", json!({ "sandbox": "box" }));
     // In this mode it cannot ask its user.
     let refused = call("sandbox_apply", json!({ "sandbox": "attempt" }));

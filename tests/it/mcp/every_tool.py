@@ -18,7 +18,9 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitResult
 
 MODE, FIRST, *REST = sys.argv[1:]
-ENV = {name: value for name, value in os.environ.items() if name.startswith("BELLJAR_") or name in ("PATH", "HOME")}
+# The settings of belljar, and those of pip, with which it installs.
+PASSED = ("BELLJAR_", "PIP_", "PATH", "HOME", "HTTP_PROXY", "HTTPS_PROXY", "SSL_CERT")
+ENV = {name: value for name, value in os.environ.items() if name.upper().startswith(PASSED)}
 called = set()
 questions = []
 agrees = True

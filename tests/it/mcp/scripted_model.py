@@ -13,7 +13,9 @@ sys.path.insert(0, os.getcwd())
 from agent import solve  # noqa: E402
 from mcp import StdioServerParameters  # noqa: E402
 
-ENV = {name: value for name, value in os.environ.items() if name.startswith(("BELLJAR_", "PIP_")) or name in ("PATH", "HOME")}
+# The settings of belljar, and those of pip, with which it installs.
+PASSED = ("BELLJAR_", "PIP_", "PATH", "HOME", "HTTP_PROXY", "HTTPS_PROXY", "SSL_CERT")
+ENV = {name: value for name, value in os.environ.items() if name.upper().startswith(PASSED)}
 SERVER = StdioServerParameters(
     command=sys.argv[1], args=["mcp", "--policy", "policy.json", "--tape", "agent.tape"], env=ENV)
 
