@@ -123,7 +123,7 @@ impl Report {
 
     /// Notes what was found in the results of earlier runs.
     pub fn answered(&mut self, results: ResultsReport) {
-        self.cached = results.hits > 0 && results.misses == 0;
+        self.cached = results.is_all_known();
         self.results = Some(results);
     }
 
@@ -203,6 +203,13 @@ pub struct ResultsReport {
     pub differences: Vec<DifferenceReport>,
     /// Why the cache was not used.
     pub not_used: Option<&'static str>,
+}
+
+impl ResultsReport {
+    /// Whether the code of no process ran, and there was one.
+    pub fn is_all_known(&self) -> bool {
+        self.hits > 0 && self.misses == 0
+    }
 }
 
 /// Why the code of a process ran.

@@ -25,22 +25,10 @@ impl Image for Program {
     }
 }
 
-/// Begins the first turn of `guest`.
-///
-/// # Errors
-/// How it ended before.
-pub(super) fn begin(mut guest: Guest) -> Result<Guest, Ended> {
-    match guest.begin() {
-        Ok(()) => Ok(guest),
-        Err(stop) => Err(Ended { guest, outcome: Ok(stop.into()) }),
+async fn process(program: Program, mut guest: Guest) -> Ended {
+    if let Err(stop) = guest.begin() {
+        return Ended { guest, outcome: Ok(stop.into()) };
     }
-}
-
-async fn process(program: Program, guest: Guest) -> Ended {
-    let guest = match begin(guest) {
-        Ok(guest) => guest,
-        Err(ended) => return ended,
-    };
     match known::results_for(&program, &guest) {
         None => run_calling(&program, guest, None).await.0,
         Some(results) => known::process(&results, &program, guest).await,

@@ -3,7 +3,6 @@
 use std::sync::{Arc, OnceLock};
 
 use super::config::MODULES_MAX;
-use super::image::begin;
 use super::known::{self, Knowable};
 use super::program::{Program, argv0_of};
 use super::run::run_calling;
@@ -103,11 +102,10 @@ impl Image for LateProgram {
     }
 }
 
-async fn process(program: LateProgram, guest: Guest) -> Ended {
-    let guest = match begin(guest) {
-        Ok(guest) => guest,
-        Err(ended) => return ended,
-    };
+async fn process(program: LateProgram, mut guest: Guest) -> Ended {
+    if let Err(stop) = guest.begin() {
+        return Ended { guest, outcome: Ok(stop.into()) };
+    }
     if let Some(results) = known::results_for(&program, &guest) {
         return known::process(&results, &program, guest).await;
     }

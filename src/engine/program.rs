@@ -180,13 +180,12 @@ impl Program {
         let module = Module::from_bytes(player::NAME, player::module())?;
         let (digest, found) = (module.digest(), Generator::Optimizing);
         uncounted(|| {
-            let code = match find(engine, digest, found) {
-                Some(code) => code,
-                None => {
-                    let progress = CompileProgress::default();
-                    let compiled = compile::compile(engine, &module, Tier::Optimized, &progress)?;
-                    load(engine, &module, compiled.generator, &compiled.image)?
-                }
+            let code = if let Some(code) = find(engine, digest, found) {
+                code
+            } else {
+                let progress = CompileProgress::default();
+                let compiled = compile::compile(engine, &module, Tier::Optimized, &progress)?;
+                load(engine, &module, compiled.generator, &compiled.image)?
             };
             let (pre, unknown_imports) =
                 link(&code, player::NAME, UnknownImports::Deny, abi::define_for_player)?;

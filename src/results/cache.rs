@@ -142,7 +142,7 @@ impl ResultCache {
 
     /// Notes that the trace `info` was used.
     pub fn note_use(&self, info: &TraceInfo) {
-        if !ambient::time_since(info.used_at).is_some_and(|past| past < USE_NOTED_EVERY) {
+        if ambient::time_since(info.used_at).is_none_or(|past| past >= USE_NOTED_EVERY) {
             // A use that is not noted lets the trace go earlier.
             let _ = disk::touch(&info.path);
         }
@@ -175,9 +175,7 @@ impl ResultCache {
             disk::create_private_dir_all(disk::folder_of(&marker))?;
             atomic_file::write_unsynced(&marker, &[])?;
         }
-        let bytes = trace.to_bytes();
-        let (digest, _) = bytes.split_at(Digest::BYTES);
-        let digest = Digest::from_bytes(digest.try_into().expect("it has that length"));
+        let (digest, bytes) = trace.to_bytes_with_digest();
         let path = folder.join(digest.to_string());
         if disk::metadata(&path).is_ok() {
             // Another process stored it meanwhile.

@@ -99,7 +99,7 @@ impl Results {
 
     /// Whether `trace` may be kept.
     pub fn keeps(&self, trace: &Trace) -> bool {
-        self.is_secret.as_ref().is_none_or(|is_secret| !trace.texts().any(|text| is_secret(text)))
+        self.is_secret.as_ref().is_none_or(|is_secret| !trace.texts().any(is_secret))
     }
 
     /// Of 100 processes, `percent`, drawn by chance, run although they may be known, and are compared with what they

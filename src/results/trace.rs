@@ -207,12 +207,16 @@ impl Trace {
 
     /// The form in which a cache keeps it: the digest of what follows, which is the trace in the format of postcard.
     pub fn to_bytes(&self) -> Vec<u8> {
+        self.to_bytes_with_digest().1
+    }
+
+    pub(super) fn to_bytes_with_digest(&self) -> (Digest, Vec<u8>) {
         let bytes = vec![0; Digest::BYTES];
         let mut bytes =
             postcard::to_extend(self, bytes).expect("no part of it has an unknown length");
         let digest = Digest::of(&bytes[Digest::BYTES..]);
         bytes[..Digest::BYTES].copy_from_slice(digest.as_bytes());
-        bytes
+        (digest, bytes)
     }
 
     /// The trace with these bytes; `None` if they are damaged.
@@ -316,14 +320,13 @@ impl TraceBuilder {
         if self.is_abandoned {
             return;
         }
-        let function = match self.numbers.get(function) {
-            Some(number) => *number,
-            None => {
-                let number = self.functions.len() as u16;
-                self.functions.push(function.clone());
-                self.numbers.insert(function.clone(), number);
-                number
-            }
+        let function = if let Some(number) = self.numbers.get(function) {
+            *number
+        } else {
+            let number = self.functions.len() as u16;
+            self.functions.push(function.clone());
+            self.numbers.insert(function.clone(), number);
+            number
         };
         let args = args.to_vec();
         self.push_call(Call { function, memory_bytes, args, inputs, answer: None }, answer);

@@ -87,6 +87,7 @@ impl FileDigests {
 impl FileState {
     /// The state of a file with the attributes `metadata`; `None` on systems where it cannot be told.
     #[cfg(unix)]
+    #[expect(clippy::unnecessary_wraps, reason = "it can be told here")]
     pub fn of(metadata: &Metadata) -> Option<Self> {
         use std::os::unix::fs::MetadataExt;
 
@@ -107,44 +108,46 @@ impl FileState {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
     fn digest(digests: &FileDigests, path: &Path) -> Option<Digest> {
-        digests.get(path, &File::open(path).unwrap())
+        digests.get(path, &disk::open(path).unwrap())
     }
 
-    fn put(digests: &FileDigests, path: &Path) {
-        let file = File::open(path).unwrap();
+    fn put(digests: &FileDigests, path: &Path) -> Digest {
+        let file = disk::open(path).unwrap();
         let before = FileState::of(&file.metadata().unwrap());
-        digests.put(path, &file, before, Digest::of(&std::fs::read(path).unwrap()));
+        let digest = Digest::of(&disk::read(path).unwrap());
+        digests.put(path, &file, before, digest);
+        digest
     }
 
     #[test]
     fn file_that_changed_just_before_is_not_remembered() {
         let dir = tempfile::tempdir().unwrap();
         let (digests, path) = (FileDigests::new(dir.path()), dir.path().join("file"));
-        std::fs::write(&path, "one").unwrap();
+        atomic_file::write(&path, &[b"one"]).unwrap();
         put(&digests, &path);
         assert_eq!(digest(&digests, &path), None);
     }
 
+    #[cfg(unix)]
     #[test]
     fn changed_file_has_no_digest_even_with_its_old_time_and_length() {
         let dir = tempfile::tempdir().unwrap();
         let digests = FileDigests::new(dir.path());
         // A file that has not changed for long.
         let path = std::env::current_exe().unwrap();
-        put(&digests, &path);
-        let own = Digest::of(&std::fs::read(&path).unwrap());
+        let own = put(&digests, &path);
         assert_eq!(digest(&digests, &path), Some(own));
         let entry = digests.entry(&path);
-        let mut known: Entry = serde_json::from_slice(&std::fs::read(&entry).unwrap()).unwrap();
+        let mut known: Entry = serde_json::from_slice(&disk::read(&entry).unwrap()).unwrap();
         known.state.changed_ns -= 1;
-        std::fs::write(&entry, serde_json::to_vec(&known).unwrap()).unwrap();
+        atomic_file::write(&entry, &[&serde_json::to_vec(&known).unwrap()]).unwrap();
         assert_eq!(digest(&digests, &path), None);
-        std::fs::write(&entry, "damaged").unwrap();
+        atomic_file::write(&entry, &[b"damaged"]).unwrap();
         assert_eq!(digest(&digests, &path), None);
     }
 }

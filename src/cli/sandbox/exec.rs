@@ -160,7 +160,9 @@ fn perform(
     let machine = sandbox.machine();
     let limits_hit = machine.limits_hit();
     report.spent(machine, took);
-    caching.iter().for_each(|caching| report.answered(caching.tell(false)));
+    if let Some(caching) = caching {
+        report.answered(caching.tell(false));
+    }
     report.host_result = sandbox.host().result();
     ending::tell(&request.command, &status, &limits_hit, false, &|limit| raised(args, limit));
     if !status.success() {

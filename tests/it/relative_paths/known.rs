@@ -34,7 +34,9 @@ pub fn answers_twice(program: &Program, folder: &Path, script: &str) -> String {
     let scratch = tempfile::tempdir().unwrap();
     let results = Arc::new(Results::new(ResultCache::new(&scratch.path().join("cache"))));
     let others = ["other", "same"].map(|name| scratch.path().join(name));
-    others.iter().for_each(|other| fs::create_dir(other).unwrap());
+    for other in &others {
+        fs::create_dir(other).unwrap();
+    }
     let mut chance = Chance::new(script.len() as u64);
     plant(&mut chance, [&others[0], &others[1]]);
     answers(program, &others[0], script, &results);
