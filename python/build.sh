@@ -5,9 +5,11 @@
 #   python/build.sh                     for this machine, optimised
 #   python/build.sh --dev               for this machine, with the profile of `cargo test`, whose libraries it shares
 #   python/build.sh TARGET...           for other platforms, with zig as C compiler and linker:
-#       x86_64-unknown-linux-gnu, aarch64-unknown-linux-gnu     glibc 2.28 or newer
+#       x86_64-unknown-linux-gnu, aarch64-unknown-linux-gnu     for glibc 2.28 or newer
 #       x86_64-pc-windows-gnu
-#       x86_64-apple-darwin, aarch64-apple-darwin               with SDKROOT, the SDK of Apple
+#       x86_64-apple-darwin, aarch64-apple-darwin
+#
+# The wheels for other platforms are not tested yet; docs/python.md says what was tried.
 #
 # Needs Rust and python3 with pip, and for other platforms rustup; maturin and zig are fetched with pip.
 set -euo pipefail
@@ -50,14 +52,23 @@ else
     fetch ziglang==0.17.1
     fetch cargo-zigbuild==0.24.1
     for target in "$@"; do
-        rustup target add "$target" >&2
+        platform=() name=belljar
         case $target in
-        *-linux-gnu) platform=(--compatibility manylinux_2_28) zig=$target.2.28 name=belljar ;;
-        *-windows-*) platform=() zig=$target name=belljar.exe ;;
-        *) platform=() zig=$target name=belljar ;;
+        *-linux-gnu) zig=${target/-unknown/}.2.28 platform=(--compatibility manylinux_2_28) ;;
+        *-windows-gnu) zig=${target/-pc/} name=belljar.exe ;;
+        *-apple-darwin) zig=${target/-apple-darwin/-macos} ;;
+        *) echo "no target $target: see the head of this file" >&2 && exit 2 ;;
         esac
-        cargo-zigbuild zigbuild --quiet --release --bin belljar --target "$zig" >&2
-        wheel "${CARGO_TARGET_DIR:-target}/$target/release/$name" release --target "$target" --zig ${platform[@]+"${platform[@]}"}
+        rustup target add "$target" >&2
+        # The same compilers for the command and for the wheel, so that their libraries are built once.
+        printf '#!/bin/sh\nexec cargo-zigbuild zig cc -- -target %s "$@"\n' "$zig" >"$tools/$target-cc"
+        printf '#!/bin/sh\nexec cargo-zigbuild zig ar -- "$@"\n' >"$tools/zig-ar"
+        chmod +x "$tools/$target-cc" "$tools/zig-ar"
+        variable=$(tr a-z- A-Z_ <<<"$target")
+        export "CC_${target//-/_}=$tools/$target-cc" "AR_${target//-/_}=$tools/zig-ar"
+        export "CARGO_TARGET_${variable}_LINKER=$tools/$target-cc"
+        cargo build --quiet --release --bin belljar --target "$target" >&2
+        wheel "${CARGO_TARGET_DIR:-target}/$target/release/$name" release --target "$target" ${platform[@]+"${platform[@]}"}
     done
 fi
 ls -t "$wheels"/belljar-*.whl | head -"$(($# > 1 ? $# : 1))"
