@@ -31,6 +31,7 @@ async fn process(program: Program, mut guest: Guest) -> Ended {
     }
     match known::results_for(&program, &guest) {
         None => run_calling(&program, guest, None).await.0,
-        Some(results) => known::process(&results, &program, guest).await,
+        // In a box: a process that is not answered does not carry its state.
+        Some(results) => Box::pin(known::process(&results, &program, guest)).await,
     }
 }

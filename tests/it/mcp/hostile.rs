@@ -14,9 +14,11 @@ fn small() -> Scene {
 }
 
 /// A tool, its arguments, and the kind and a part of the message of the error.
+#[cfg(unix)]
 type Case = (&'static str, Value, &'static str, &'static str);
 
 /// Paths that no client should have.
+#[cfg(unix)]
 fn paths() -> Vec<Case> {
     let folder = |path: &str| json!({ "folders": [{ "folder": "project", "path": path }] });
     let at = |at: &str| json!({ "folders": [{ "folder": "project", "at": at }] });
@@ -75,6 +77,7 @@ fn paths() -> Vec<Case> {
 }
 
 /// Sizes, and arguments that do not fit together.
+#[cfg(unix)]
 fn sizes() -> Vec<Case> {
     vec![
         (
@@ -118,6 +121,7 @@ fn sizes() -> Vec<Case> {
 }
 
 /// Ids and names that do not exist, and other shapes.
+#[cfg(unix)]
 fn names() -> Vec<Case> {
     vec![
         (
