@@ -254,7 +254,7 @@ fn call(
 /// A call that has no pointers and cannot fail: returns what `body` does.
 ///
 /// # Errors
-/// [`NotOfTrace`].
+/// None.
 fn number(
     mut caller: Caller<'_, Process>,
     body: impl FnOnce(&mut Guest) -> u32,

@@ -17,19 +17,22 @@
 #![allow(unsafe_code, reason = "the compiler cannot check compiled code")]
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use super::config::EngineConfig;
 use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
-use crate::base::{atomic_file, last_use};
+use crate::base::{ambient, atomic_file};
 
 const LAYOUT: &str = "code-1";
 
 /// Bytes of code that a cache keeps by default: optimized code of twenty large compilers.
 pub const CACHE_BYTES_MAX: u64 = 4 << 30;
+
+/// Uses within this time of the last one are not noted.
+const USE_NOTED_EVERY: Duration = Duration::from_hours(1);
 
 /// A directory of compiled code.
 #[derive(Clone, Debug)]
@@ -117,9 +120,7 @@ impl CodeCache {
         };
         let code_path = self.code_path(digest);
         if let Some(code) = VerifiedCode::open(&code_path, digest) {
-            let used_at =
-                disk::metadata(&key_path).map_or(SystemTime::UNIX_EPOCH, |it| last_use::of(&it));
-            last_use::note(&key_path, used_at);
+            note_use(&key_path);
             return Ok(Some(code));
         }
         disk::remove_file(&key_path)?;
@@ -172,7 +173,7 @@ impl CodeCache {
         for code in self.files("code")? {
             // Another process may have removed it.
             let Ok(metadata) = disk::metadata(&code) else { continue };
-            let (keys, used_at, bytes) = (Vec::new(), last_use::of(&metadata), metadata.len());
+            let (keys, used_at, bytes) = (Vec::new(), modified(&metadata), metadata.len());
             entries.insert(code.clone(), Entry { code, keys, used_at, bytes });
         }
         for key in self.files("keys")? {
@@ -182,7 +183,7 @@ impl CodeCache {
             let digest = std::str::from_utf8(&text).ok().and_then(Digest::from_hex);
             let code = digest.map(|digest| self.code_path(digest));
             if let Some(entry) = code.and_then(|code| entries.get_mut(&code)) {
-                entry.used_at = entry.used_at.max(last_use::of(&metadata));
+                entry.used_at = entry.used_at.max(modified(&metadata));
                 entry.keys.push(key);
             }
         }
@@ -239,6 +240,21 @@ struct Entry {
     keys: Vec<PathBuf>,
     used_at: SystemTime,
     bytes: u64,
+}
+
+fn modified(metadata: &Metadata) -> SystemTime {
+    metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+/// Notes that the key in the file `path` was used.
+fn note_use(path: &Path) {
+    let is_noted = |metadata: Metadata| {
+        ambient::time_since(modified(&metadata)).is_some_and(|past| past < USE_NOTED_EVERY)
+    };
+    if !disk::metadata(path).is_ok_and(is_noted) {
+        // A use that is not noted lets the code go earlier.
+        let _ = disk::touch(path);
+    }
 }
 
 #[cfg(unix)]
