@@ -16,24 +16,28 @@ pub(super) struct GuestMemory<'m> {
     touched: Option<&'m RefCell<Touched>>,
 }
 
+#[expect(
+    clippy::inline_always,
+    reason = "a call shows the length of what it moves: see `note_read`"
+)]
 impl<'m> GuestMemory<'m> {
     pub fn new(bytes: &'m mut [u8], touched: Option<&'m RefCell<Touched>>) -> Self {
         Self { bytes, touched }
     }
 
     /// Notes that the call reads `range`.
-    #[inline]
+    #[inline(always)]
     fn note_read(&self, range: Range) {
         if let Some(touched) = self.touched {
-            touched.borrow_mut().read(self.bytes, range);
+            note_read(touched, self.bytes, range);
         }
     }
 
     /// Notes that the call writes to `range`.
-    #[inline]
+    #[inline(always)]
     fn note_written(&self, range: Range) {
         if let Some(touched) = self.touched {
-            touched.borrow_mut().wrote(range);
+            note_written(touched, range);
         }
     }
 
@@ -129,6 +133,7 @@ impl<'m> GuestMemory<'m> {
         self.array_at::<1>(place, offset)[0]
     }
 
+    #[inline(always)]
     fn array_at<const N: usize>(&self, place: Place, offset: usize) -> [u8; N] {
         debug_assert!(offset + N <= place.0.len);
         let at = place.0.start + offset;
@@ -137,6 +142,7 @@ impl<'m> GuestMemory<'m> {
     }
 
     /// Writes `value` at `offset` in `place`, which must have room for it.
+    #[inline(always)]
     pub fn put(&mut self, place: Place, offset: usize, value: &[u8]) {
         debug_assert!(offset + value.len() <= place.0.len);
         let at = place.0.start + offset;
@@ -177,6 +183,23 @@ impl<'m> GuestMemory<'m> {
         direction: Direction,
         op: impl FnOnce(&mut Buffers<'_>) -> Result<u64, Fault>,
     ) -> Result<u64, Fault> {
+        if self.touched.is_some() {
+            let mut op = Some(op);
+            return self.transfer_noted(ranges, direction, &mut |buffers| {
+                op.take().expect("a transfer is made once")(buffers)
+            });
+        }
+        op(&mut Buffers::new(self.bytes, ranges))
+    }
+
+    /// As [`GuestMemory::transfer`], and notes what the call touches.
+    #[cold]
+    fn transfer_noted(
+        &mut self,
+        ranges: Ranges,
+        direction: Direction,
+        op: &mut dyn FnMut(&mut Buffers<'_>) -> Result<u64, Fault>,
+    ) -> Result<u64, Fault> {
         let Some(touched) = self.touched else {
             return op(&mut Buffers::new(self.bytes, ranges));
         };
@@ -200,6 +223,19 @@ impl<'m> GuestMemory<'m> {
         }
         moved
     }
+}
+
+// Functions of their own, so that what calls them stays short enough to become part of each call: a number is then one
+// instruction, not a copy of an unknown length.
+
+#[cold]
+fn note_read(touched: &RefCell<Touched>, memory: &[u8], range: Range) {
+    touched.borrow_mut().read(memory, range);
+}
+
+#[cold]
+fn note_written(touched: &RefCell<Touched>, range: Range) {
+    touched.borrow_mut().wrote(range);
 }
 
 /// The direction in which a call moves bytes.

@@ -11,11 +11,12 @@ mod follower;
 mod large_stack;
 mod memory;
 pub mod preview1;
+pub mod preview2;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use wasmtime::{Caller, Linker, Memory, ResourceLimiter};
+use wasmtime::{AsContextMut, Caller, Linker, Memory, ResourceLimiter};
 
 use crate::base::errno::Errno;
 use crate::kernel::guest::{Fault, Guest};
@@ -56,6 +57,8 @@ pub struct Process {
     stack_bytes: u64,
     /// Its calls, if they are taken down or made again.
     calls: Option<Box<Calls>>,
+    /// What the handles of a component stand for.
+    resources: preview2::Resources,
 }
 
 /// Interrupts the code of a process at the deadline of its run.
@@ -81,6 +84,7 @@ impl Process {
             large_stack: None,
             stack_bytes: 0,
             calls: calls.map(Box::new),
+            resources: preview2::Resources::default(),
         }
     }
 
@@ -237,24 +241,46 @@ fn call(
     body: impl FnOnce(&mut GuestMemory<'_>, &mut Guest) -> Result<Answer, Fault>,
 ) -> wasmtime::Result<i32> {
     look_up_memory(&mut caller);
-    if caller.data().calls.is_some()
-        && let Some(code) = given(&mut caller)?
-    {
-        return Ok(code);
+    if caller.data().calls.is_some() {
+        let mut body = Some(body);
+        return call_noted(caller, name, &mut |memory, guest| {
+            let body = body.take().expect("a call is made once");
+            body(memory, guest)
+        });
     }
     let (mut memory, guest) = sides(&mut caller);
     guest.begin_call(name);
     let answer = body(&mut memory, guest);
     debug_assert!(answer != Err(Fault::Wait), "{name} cannot wait");
     let answer = finish(guest, answer);
-    end_call(&mut caller, &answer);
+    follow_uncounted_time(&mut caller);
+    answer
+}
+
+/// As [`call`], if the calls are taken down, or made again. A function of its own, so that other calls do not pay for it.
+#[cold]
+fn call_noted(
+    mut caller: Caller<'_, Process>,
+    name: &'static str,
+    body: &mut dyn FnMut(&mut GuestMemory<'_>, &mut Guest) -> Result<Answer, Fault>,
+) -> wasmtime::Result<i32> {
+    if let Some(code) = given(&mut caller)? {
+        return Ok(code);
+    }
+    let (mut memory, guest) = noted_sides(&mut caller);
+    guest.begin_call(name);
+    let answer = body(&mut memory, guest);
+    debug_assert!(answer != Err(Fault::Wait), "{name} cannot wait");
+    let answer = finish(guest, answer);
+    take_down(&mut caller, answer.as_ref().ok().map(|code| code.cast_unsigned()));
+    follow_uncounted_time(&mut caller);
     answer
 }
 
 /// A call that has no pointers and cannot fail: returns what `body` does.
 ///
 /// # Errors
-/// None.
+/// [`NotOfTrace`].
 fn number(
     mut caller: Caller<'_, Process>,
     body: impl FnOnce(&mut Guest) -> u32,
@@ -290,7 +316,7 @@ async fn call_waiting(
     caller.data_mut().charge_stack().map_err(wasmtime::Error::new)?;
     caller.data_mut().guest.begin_call(name);
     let mut attempt = |caller: &mut Caller<'_, Process>| {
-        let (mut memory, guest) = sides(caller);
+        let (mut memory, guest) = noted_sides(caller);
         body(&mut memory, guest)
     };
     let mut answer = attempt(&mut caller);
@@ -301,8 +327,11 @@ async fn call_waiting(
         }
         answer = attempt(&mut caller);
     }
-    let answer = finish(sides(&mut caller).1, answer);
-    end_call(&mut caller, &answer);
+    let answer = finish(&mut caller.data_mut().guest, answer);
+    if caller.data().calls.is_some() {
+        take_down(&mut caller, answer.as_ref().ok().map(|code| code.cast_unsigned()));
+    }
+    follow_uncounted_time(&mut caller);
     answer
 }
 
@@ -339,28 +368,26 @@ fn take_down(caller: &mut Caller<'_, Process>, code: Option<u32>) {
 }
 
 #[inline]
-fn end_call(caller: &mut Caller<'_, Process>, answer: &wasmtime::Result<i32>) {
-    if caller.data().calls.is_some() {
-        take_down(caller, answer.as_ref().ok().map(|code| code.cast_unsigned()));
-    }
+fn follow_uncounted_time(caller: &mut Caller<'_, Process>) {
     if caller.data().uncounted != uncounted_time() {
         caller.data_mut().follow_deadline();
     }
 }
 
 /// Gives up the turn. Fuel is the machine's, so it moves with the turn.
-async fn pause(caller: &mut Caller<'_, Process>) -> wasmtime::Result<()> {
-    if let Some(stack) = &caller.data().large_stack {
+async fn pause(store: &mut (impl AsContextMut<Data = Process> + Send)) -> wasmtime::Result<()> {
+    let mut store = store.as_context_mut();
+    if let Some(stack) = &store.data().large_stack {
         stack.release_unused();
     }
-    let counts_fuel = caller.data().guest.machine().run.fuel_left.is_some();
+    let counts_fuel = store.data().guest.machine().run.fuel_left.is_some();
     if counts_fuel {
-        let left = caller.get_fuel()?;
-        caller.data_mut().guest.machine_mut().run.fuel_left = Some(left);
+        let left = store.get_fuel()?;
+        store.data_mut().guest.machine_mut().run.fuel_left = Some(left);
     }
-    let resumed = caller.data_mut().guest.pause().await;
-    if counts_fuel && let Some(left) = caller.data().guest.machine().run.fuel_left {
-        caller.set_fuel(left)?;
+    let resumed = store.data_mut().guest.pause().await;
+    if counts_fuel && let Some(left) = store.data().guest.machine().run.fuel_left {
+        store.set_fuel(left)?;
     }
     resumed.map_err(wasmtime::Error::new)
 }
@@ -379,13 +406,23 @@ fn find_memory(caller: &mut Caller<'_, Process>) {
 
 /// The guest's memory, and the kernel's side of it.
 fn sides<'c>(caller: &'c mut Caller<'_, Process>) -> (GuestMemory<'c>, &'c mut Guest) {
-    let (bytes, process) = match caller.data().memory {
-        Some(memory) => memory.data_and_store_mut(caller),
-        // Without a memory every pointer is bad.
-        None => (&mut [][..], caller.data_mut()),
-    };
+    let (bytes, process) = memory_and_process(caller);
+    (GuestMemory::new(bytes, None), &mut process.guest)
+}
+
+/// As [`sides`]; what the call touches of the memory is noted if the calls are taken down.
+fn noted_sides<'c>(caller: &'c mut Caller<'_, Process>) -> (GuestMemory<'c>, &'c mut Guest) {
+    let (bytes, process) = memory_and_process(caller);
     let touched = process.calls.as_ref().map(|calls| &calls.touched);
     (GuestMemory::new(bytes, touched), &mut process.guest)
+}
+
+fn memory_and_process<'c>(caller: &'c mut Caller<'_, Process>) -> (&'c mut [u8], &'c mut Process) {
+    match caller.data().memory {
+        Some(memory) => memory.data_and_store_mut(caller),
+        // Without a memory every pointer is bad.
+        None => (&mut [], caller.data_mut()),
+    }
 }
 
 #[inline]

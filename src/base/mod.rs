@@ -13,6 +13,7 @@ pub mod errno;
 pub mod exhausted;
 #[cfg(windows)]
 pub mod job;
+pub mod last_use;
 pub mod own;
 #[cfg(feature = "cli")]
 pub mod printable;

@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use super::exit;
 use super::loaded::{LoadedPrograms, Loads};
-
 use crate::kernel::process::TrappedProcess;
 pub use crate::kernel::vfs::ReportedChange as Change;
 use crate::{ExitStatus, Limit, Machine, Outcome};

@@ -58,7 +58,8 @@ pub struct Caching {
 }
 
 impl Caching {
-    /// The cache that `args` ask for, if they do, for programs with the variables `env`; `not_used` says why the run cannot use it.
+    /// The cache that `args` ask for, if they do, for programs with the variables `env`; `not_used` says why the run
+    /// cannot use it.
     ///
     /// # Errors
     /// The directory of the cache is not known; a variable has no name.
@@ -83,6 +84,8 @@ impl Caching {
         self.not_used.is_none().then(|| self.results.clone())
     }
 
+    /// Checks that no process that was run again contradicts its results.
+    ///
     /// # Errors
     /// A process that was run again did something else than what is known of it.
     pub fn expect_right(&self) -> Result<()> {

@@ -17,22 +17,24 @@
 #![allow(unsafe_code, reason = "the compiler cannot check compiled code")]
 
 use std::collections::HashMap;
-use std::fs::{File, Metadata};
+use std::fs::File;
+use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
+
+use wasmtime::component::Component;
 
 use super::config::EngineConfig;
+use super::link::Code;
+use super::module::Encoding;
 use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
-use crate::base::{ambient, atomic_file};
+use crate::base::{atomic_file, last_use};
 
 const LAYOUT: &str = "code-1";
 
 /// Bytes of code that a cache keeps by default: optimized code of twenty large compilers.
 pub const CACHE_BYTES_MAX: u64 = 4 << 30;
-
-/// Uses within this time of the last one are not noted.
-const USE_NOTED_EVERY: Duration = Duration::from_hours(1);
 
 /// A directory of compiled code.
 #[derive(Clone, Debug)]
@@ -120,7 +122,9 @@ impl CodeCache {
         };
         let code_path = self.code_path(digest);
         if let Some(code) = VerifiedCode::open(&code_path, digest) {
-            note_use(&key_path);
+            let used_at =
+                disk::metadata(&key_path).map_or(SystemTime::UNIX_EPOCH, |it| last_use::of(&it));
+            last_use::note(&key_path, used_at);
             return Ok(Some(code));
         }
         disk::remove_file(&key_path)?;
@@ -173,7 +177,7 @@ impl CodeCache {
         for code in self.files("code")? {
             // Another process may have removed it.
             let Ok(metadata) = disk::metadata(&code) else { continue };
-            let (keys, used_at, bytes) = (Vec::new(), modified(&metadata), metadata.len());
+            let (keys, used_at, bytes) = (Vec::new(), last_use::of(&metadata), metadata.len());
             entries.insert(code.clone(), Entry { code, keys, used_at, bytes });
         }
         for key in self.files("keys")? {
@@ -183,7 +187,7 @@ impl CodeCache {
             let digest = std::str::from_utf8(&text).ok().and_then(Digest::from_hex);
             let code = digest.map(|digest| self.code_path(digest));
             if let Some(entry) = code.and_then(|code| entries.get_mut(&code)) {
-                entry.used_at = entry.used_at.max(modified(&metadata));
+                entry.used_at = entry.used_at.max(last_use::of(&metadata));
                 entry.keys.push(key);
             }
         }
@@ -242,21 +246,6 @@ struct Entry {
     bytes: u64,
 }
 
-fn modified(metadata: &Metadata) -> SystemTime {
-    metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH)
-}
-
-/// Notes that the key in the file `path` was used.
-fn note_use(path: &Path) {
-    let is_noted = |metadata: Metadata| {
-        ambient::time_since(modified(&metadata)).is_some_and(|past| past < USE_NOTED_EVERY)
-    };
-    if !disk::metadata(path).is_ok_and(is_noted) {
-        // A use that is not noted lets the code go earlier.
-        let _ = disk::touch(path);
-    }
-}
-
 #[cfg(unix)]
 fn is_private(path: &Path) -> Result<bool, DiskError> {
     use std::os::unix::fs::MetadataExt;
@@ -288,10 +277,28 @@ pub(super) fn copy(
 /// As [`VerifiedCode::load`].
 pub(super) fn load_compiled(
     engine: &wasmtime::Engine,
+    encoding: Encoding,
     code: &[u8],
-) -> wasmtime::Result<wasmtime::Module> {
+) -> wasmtime::Result<Code> {
     // SAFETY: nothing but the code generator had access to it.
-    unsafe { wasmtime::Module::deserialize(engine, code) }
+    unsafe { deserialize(engine, encoding, code) }
+}
+
+/// Loads the compiled code `code` of a binary of `encoding`.
+///
+/// # Safety
+/// A code generator made it, which is trusted.
+unsafe fn deserialize(
+    engine: &wasmtime::Engine,
+    encoding: Encoding,
+    code: &[u8],
+) -> wasmtime::Result<Code> {
+    Ok(match encoding {
+        // SAFETY: as this function requires.
+        Encoding::Module => Code::Module(unsafe { wasmtime::Module::deserialize(engine, code) }?),
+        // SAFETY: as this function requires.
+        Encoding::Component => Code::Component(unsafe { Component::deserialize(engine, code) }?),
+    })
 }
 
 /// Loads `code`, which someone else's code generator made, to see whether it fits.
@@ -301,28 +308,39 @@ pub(super) fn load_compiled(
 #[cfg(feature = "import")]
 pub(super) fn load_trusted(
     engine: &wasmtime::Engine,
+    encoding: Encoding,
     code: &[u8],
-) -> wasmtime::Result<wasmtime::Module> {
+) -> wasmtime::Result<Code> {
     // SAFETY: the caller has checked that someone signed it whom the user trusts as they trust belljar itself.
-    unsafe { wasmtime::Module::deserialize(engine, code) }
+    unsafe { deserialize(engine, encoding, code) }
 }
 
 /// Compiled code whose digest was checked.
-pub(super) struct VerifiedCode(File);
+pub(super) struct VerifiedCode {
+    file: File,
+    digest: Digest,
+}
 
 impl VerifiedCode {
     fn open(path: &Path, digest: Digest) -> Option<Self> {
         let file = disk::open_code(path).ok()?;
         // Read, not mapped: a page fault per page costs more than the copy.
-        (Digest::of_reader(&file).ok()?.0 == digest).then_some(Self(file))
+        (Digest::of_reader(&file).ok()?.0 == digest).then_some(Self { file, digest })
     }
 
-    /// Loads the module.
+    /// Loads the code of a binary of `encoding`.
     ///
     /// # Errors
     /// `engine` refuses it, for example because it is too large for the pool.
-    pub fn load(&self, engine: &wasmtime::Engine) -> wasmtime::Result<wasmtime::Module> {
-        let file = self.0.try_clone()?;
+    pub fn load(&self, engine: &wasmtime::Engine, encoding: Encoding) -> wasmtime::Result<Code> {
+        match encoding {
+            Encoding::Module => self.load_module(engine).map(Code::Module),
+            Encoding::Component => self.load_component(engine).map(Code::Component),
+        }
+    }
+
+    fn load_module(&self, engine: &wasmtime::Engine) -> wasmtime::Result<wasmtime::Module> {
+        let file = self.file.try_clone()?;
         // SAFETY: the bytes behind this file handle have the digest under which this user stored what
         // the code generator made, here or where someone is whom they trust.
         let loaded = unsafe { wasmtime::Module::deserialize_open_file(engine, file) };
@@ -331,16 +349,27 @@ impl VerifiedCode {
         loaded
     }
 
+    /// Components load from a path, which could lead to another file by now, or from memory.
+    fn load_component(&self, engine: &wasmtime::Engine) -> wasmtime::Result<Component> {
+        let (mut code, mut file) = (Vec::new(), &self.file);
+        file.rewind()?;
+        file.read_to_end(&mut code)?;
+        if Digest::of(&code) != self.digest {
+            return Err(wasmtime::Error::msg("the code changed while it was read"));
+        }
+        // SAFETY: as in `load_module`; these bytes themselves have the digest.
+        unsafe { Component::deserialize(engine, code) }
+    }
+
     /// Loads a copy in memory: Wine 8 cannot change the protection of a mapped file (`VirtualProtect` to
     /// `PAGE_WRITECOPY` fails).
     #[cfg(windows)]
     fn load_copy(&self, engine: &wasmtime::Engine) -> Option<wasmtime::Module> {
-        use std::io::{Read, Seek};
         let mut code = Vec::new();
-        let mut file = &self.0;
+        let mut file = &self.file;
         file.rewind().ok()?;
         file.read_to_end(&mut code).ok()?;
-        // SAFETY: as in `load`: while this handle is open, nobody else can write to the file.
+        // SAFETY: as in `load_module`: while this handle is open, nobody else can write to the file.
         unsafe { wasmtime::Module::deserialize(engine, code) }.ok()
     }
 }

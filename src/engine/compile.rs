@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use super::backend::Backend;
 use super::compile_cost::CompileCost;
-use super::generator::Generator;
-use super::module::Module;
+use super::generator::{Generator, is_prepared};
+use super::module::{Encoding, Module};
 use super::prepare::{self, Target};
 use super::progress::CompileProgress;
 use super::tier::{Tier, TierChoice};
@@ -61,16 +61,17 @@ pub(super) fn compile(
 ) -> Result<Compiled, ProgramError> {
     let (config, backends) = (engine.config(), &engine.0.backends);
     let bytes = module.bytes()?;
-    let knows_all = backends.first(config, Generator::Optimizing)?;
+    let encoding = module.encoding();
+    let knows_all = backends.first(config, Generator::Optimizing, encoding)?;
     let work = Work::of(&knows_all.engine, config, module, &bytes, progress)?;
     let mut refused = None;
-    for generator in Generator::of(tier, config) {
+    for generator in Generator::of(tier, config, encoding) {
         // Its frames have all variables, so that recursion would end sooner than in optimized code.
         let variable_bytes = work.cost.variable_bytes_max();
         if *generator == Generator::Winch && variable_bytes > WINCH_VARIABLE_BYTES_MAX {
             continue;
         }
-        let Ok(backend) = backends.first(config, *generator) else { continue };
+        let Ok(backend) = backends.first(config, *generator, encoding) else { continue };
         match work.image(&backend.engine, config, *generator)? {
             Ok(image) => {
                 let cache_use = store(engine, backend, module.digest(), &image);
@@ -101,6 +102,7 @@ pub(super) fn optimized_on(
 /// A valid module that is being compiled.
 struct Work<'a> {
     name: &'a str,
+    encoding: Encoding,
     bytes: &'a [u8],
     cost: CompileCost,
     pool: Option<rayon::ThreadPool>,
@@ -123,7 +125,8 @@ impl<'a> Work<'a> {
         validate::expect_valid(knows_all, module, bytes)?;
         let cost = CompileCost::of(bytes);
         let pool = pool(threads(config, module, &cost)?, progress);
-        Ok(Self { name: module.name(), bytes, cost, pool, progress })
+        let (name, encoding) = (module.name(), module.encoding());
+        Ok(Self { name, encoding, bytes, cost, pool, progress })
     }
 
     fn invalid(&self, message: String) -> ProgramError {
@@ -141,16 +144,20 @@ impl<'a> Work<'a> {
         generator: Generator,
     ) -> Result<Result<Vec<u8>, String>, ProgramError> {
         let mut refused = String::new();
-        for form in generator.forms(config) {
+        for form in generator.forms(config, self.encoding) {
             let target = Target { form: *form, merges_loads: generator == Generator::Optimizing };
-            let prepared = if config.fuel {
-                Cow::Borrowed(self.bytes)
-            } else {
+            let prepared = if is_prepared(config, self.encoding) {
                 on_pool(self.pool.as_ref(), || prepare::prepare(self.bytes, target))
                     .map_err(|error| self.invalid(error.to_string()))?
+            } else {
+                Cow::Borrowed(self.bytes)
             };
             self.progress.begin(self.cost.functions());
-            match on_pool(self.pool.as_ref(), || engine.precompile_module(&prepared)) {
+            let precompile = || match self.encoding {
+                Encoding::Module => engine.precompile_module(&prepared),
+                Encoding::Component => engine.precompile_component(&prepared),
+            };
+            match on_pool(self.pool.as_ref(), precompile) {
                 Ok(image) => return Ok(Ok(image)),
                 // A module can be valid, and too long when it is prepared.
                 Err(error) => refused = format!("{error:#}"),

@@ -35,7 +35,7 @@ const VARIABLES_MAX: u32 = 51_000;
 pub(super) struct CompileCost {
     /// For the whole module.
     module_bytes: u64,
-    /// For each function, largest first.
+    /// For each function of its modules, if it is a component; largest first.
     function_bytes: Vec<u64>,
     /// Bytes of the parameters, results and locals of the function that has most.
     variable_bytes_max: u64,
@@ -46,7 +46,7 @@ impl CompileCost {
     pub(super) fn of(bytes: &[u8]) -> Self {
         let mut counter = Counter::default();
         let mut function_bytes = Vec::new();
-        let mut local_bytes_max = 0;
+        let (mut local_bytes_max, mut values_max) = (0, 0);
         for payload in Parser::new(0).parse_all(bytes) {
             // The compiler refuses what cannot be parsed.
             let Ok(payload) = payload else { break };
@@ -55,9 +55,9 @@ impl CompileCost {
                 function_bytes.push(counter.function(body).unwrap_or(0));
             }
             let _ = counter.learn(payload);
+            values_max = values_max.max(counter.values_max);
         }
         function_bytes.sort_unstable_by(|a, b| b.cmp(a));
-        let values_max = counter.types.iter().max().copied().unwrap_or(0);
         Self {
             module_bytes: (bytes.len() as u64).saturating_mul(MODULE_BYTES),
             function_bytes,
@@ -129,6 +129,8 @@ struct Variable {
 struct Counter {
     /// Parameters and results of each type; 0 if it is not a function.
     types: Vec<u64>,
+    /// Most parameters and results of any type so far.
+    values_max: u64,
     /// Parameters and results of each function.
     functions: Vec<u64>,
     variables: Vec<Variable>,
@@ -147,13 +149,20 @@ struct Counter {
 impl Counter {
     fn learn(&mut self, payload: Payload<'_>) -> Result<(), BinaryReaderError> {
         match payload {
+            // Another module of a component.
+            Payload::Version { .. } => {
+                self.types.clear();
+                self.functions.clear();
+            }
             Payload::TypeSection(types) => {
                 for group in types {
                     for ty in group?.into_types() {
-                        self.types.push(match &ty.composite_type.inner {
+                        let values = match &ty.composite_type.inner {
                             CompositeInnerType::Func(ty) => arity(ty.params(), ty.results()),
                             _ => 0,
-                        });
+                        };
+                        self.values_max = self.values_max.max(values);
+                        self.types.push(values);
                     }
                 }
             }

@@ -6,6 +6,7 @@ use wasmtime::{
 };
 
 use super::config::{EngineConfig, QUICK_STACK_BYTES, STACK_BYTES};
+use super::module::Encoding;
 use super::prepare::Form;
 use super::tier::Tier;
 
@@ -15,6 +16,12 @@ const HOST_STACK_BYTES: usize = 1 << 20;
 /// Memory of a finished process that is cleared and kept instead of returned to the system, in bytes: what
 /// a small program touches.
 const KEEP_RESIDENT_BYTES: usize = 256 << 10;
+
+/// Whether code of `encoding` is changed before it is compiled: see [`super::prepare`]. Fuel counts instructions, so they
+/// stay as they are; nothing outside of a component can reach a memory that is added to one of its modules.
+pub(super) fn is_prepared(config: &EngineConfig, encoding: Encoding) -> bool {
+    !config.fuel && encoding == Encoding::Module
+}
 
 /// What makes machine code of a module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,27 +45,27 @@ impl Generator {
         }
     }
 
-    /// Those of `tier` for an engine of `config`, in the order in which they are tried.
-    pub fn of(tier: Tier, config: &EngineConfig) -> &'static [Self] {
+    /// Those of `tier` for code of `encoding` and an engine of `config`, in the order in which they are tried.
+    pub fn of(tier: Tier, config: &EngineConfig, encoding: Encoding) -> &'static [Self] {
         match tier {
             Tier::Optimized => &[Self::Optimizing],
-            // Fuel counts instructions, so the module is compiled as it is, and Winch does not replace NaNs.
-            Tier::Quick if config.fuel => &[Self::SinglePass],
+            // It is compiled as it is, and Winch does not replace NaNs.
+            Tier::Quick if !is_prepared(config, encoding) => &[Self::SinglePass],
             Tier::Quick => &[Self::Winch, Self::SinglePass],
         }
     }
 
-    /// How the NaNs of modules for it are replaced, in the order in which it is tried. With fuel they are not, and one
-    /// try is enough.
-    pub fn forms(self, config: &EngineConfig) -> &'static [Form] {
+    /// How the NaNs of modules for it are replaced, in the order in which it is tried. What is not prepared needs one
+    /// try.
+    pub fn forms(self, config: &EngineConfig, encoding: Encoding) -> &'static [Form] {
         match self {
-            Self::Optimizing if !config.fuel => &[Form::Vector, Form::Scalar],
+            Self::Optimizing if is_prepared(config, encoding) => &[Form::Vector, Form::Scalar],
             Self::Optimizing | Self::Winch | Self::SinglePass => &[Form::Scalar],
         }
     }
 
-    /// The settings of wasmtime for code of this generator, with a pool of `pool_slots`.
-    pub fn settings(self, engine: &EngineConfig, pool_slots: u32) -> Config {
+    /// The settings of wasmtime for code of `encoding` of this generator, with a pool of `pool_slots`.
+    pub fn settings(self, engine: &EngineConfig, encoding: Encoding, pool_slots: u32) -> Config {
         let mut config = Config::new();
         let stack_bytes = match self.tier() {
             Tier::Quick => QUICK_STACK_BYTES,
@@ -103,10 +110,11 @@ impl Generator {
                     .wasm_threads(!cfg!(target_arch = "aarch64"));
             }
         }
-        // Other modules are prepared: their NaNs are replaced, and their stop page ends them.
-        if engine.fuel {
-            config.epoch_interruption(true).consume_fuel(true).cranelift_nan_canonicalization(true);
+        // What is prepared has its NaNs replaced, and a stop page ends it.
+        if !is_prepared(engine, encoding) {
+            config.epoch_interruption(true).cranelift_nan_canonicalization(true);
         }
+        config.consume_fuel(engine.fuel).wasm_component_model(encoding == Encoding::Component);
         config
             .max_wasm_stack(stack_bytes)
             .async_stack_size(stack_bytes + HOST_STACK_BYTES)

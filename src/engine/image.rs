@@ -1,7 +1,7 @@
 //! Programs as processes.
 
 use super::config::MODULES_MAX;
-use super::known;
+use super::known::{self, Knowable};
 use super::program::Program;
 use super::run::run_calling;
 use crate::kernel::guest::Guest;
@@ -25,13 +25,17 @@ impl Image for Program {
     }
 }
 
-async fn process(program: Program, mut guest: Guest) -> Ended {
+/// Runs `program` as `guest`, unless its results are known.
+pub(super) async fn process(program: impl Knowable, mut guest: Guest) -> Ended {
     if let Err(stop) = guest.begin() {
         return Ended { guest, outcome: Ok(stop.into()) };
     }
-    match known::results_for(&program, &guest) {
-        None => run_calling(&program, guest, None).await.0,
+    if let Some(results) = known::results_for(&program, &guest) {
         // In a box: a process that is not answered does not carry its state.
-        Some(results) => Box::pin(known::process(&results, &program, guest)).await,
+        return Box::pin(known::process(&results, &program, guest)).await;
+    }
+    match program.load() {
+        Ok(program) => run_calling(&program, guest, None).await.0,
+        Err(error) => Ended { guest, outcome: Err(error) },
     }
 }

@@ -34,7 +34,8 @@ impl ModuleInfo {
     /// [`ProgramError`]: `Invalid`, `SharedMemory`, `Import` and `Mismatch`, as for [`Program::new`].
     pub fn of(engine: &Engine, module: &Module) -> Result<Self, ProgramError> {
         let bytes = module.bytes()?;
-        let knows_all = engine.0.backends.first(engine.config(), Generator::Optimizing)?;
+        let knows_all =
+            engine.0.backends.first(engine.config(), Generator::Optimizing, module.encoding())?;
         expect_valid(&knows_all.engine, module, &bytes)?;
         let mut found = Found::default();
         found.parse(&bytes).map_err(|error| ProgramError::Invalid {

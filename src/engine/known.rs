@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use super::module::Encoding;
 use super::program::Program;
 use super::run::run_calling;
 use super::{Engine, player};
@@ -25,6 +26,9 @@ pub(super) trait Knowable {
     /// The digest of the module.
     fn digest(&self) -> Digest;
 
+    /// What its binary is.
+    fn encoding(&self) -> Encoding;
+
     /// The engine that runs it.
     fn engine(&self) -> &Engine;
 
@@ -44,6 +48,10 @@ impl Knowable for Program {
         self.digest()
     }
 
+    fn encoding(&self) -> Encoding {
+        self.encoding()
+    }
+
     fn engine(&self) -> &Engine {
         self.engine()
     }
@@ -56,8 +64,11 @@ impl Knowable for Program {
 /// The results that `guest`, a process of `program`, may be answered from, and is added to.
 pub(super) fn results_for(program: &impl Knowable, guest: &Guest) -> Option<Arc<Results>> {
     let machine = guest.machine();
-    // A recorded or traced run runs, and fuel is counted by running.
-    let runs = machine.tape.is_some() || guest.is_traced() || program.engine().config().fuel;
+    // A recorded or traced run runs, fuel is counted by running, and a trace has calls of modules.
+    let runs = machine.tape.is_some()
+        || guest.is_traced()
+        || program.engine().config().fuel
+        || program.encoding() == Encoding::Component;
     machine.results.as_ref().filter(|_| !runs).cloned()
 }
 

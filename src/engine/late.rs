@@ -3,15 +3,16 @@
 use std::sync::{Arc, OnceLock};
 
 use super::config::MODULES_MAX;
-use super::known::{self, Knowable};
+use super::image::process;
+use super::known::Knowable;
+use super::module::Encoding;
 use super::program::{Program, argv0_of};
-use super::run::run_calling;
 use super::{Engine, Module, ProgramError};
 use crate::base::digest::Digest;
 use crate::kernel::guest::Guest;
 use crate::kernel::process::outcome::RunError;
 use crate::kernel::process::programs::Found;
-use crate::kernel::process::schedule::{Ended, Image, Mode, Running};
+use crate::kernel::process::schedule::{Image, Mode, Running};
 
 /// A program that is loaded when its code has to run. A process whose results are known needs no code: see
 /// [`crate::results`].
@@ -22,6 +23,7 @@ struct Late {
     engine: Engine,
     name: String,
     digest: Digest,
+    encoding: Encoding,
     load: Load,
     loaded: OnceLock<Result<Program, String>>,
 }
@@ -39,6 +41,7 @@ impl LateProgram {
             engine: engine.clone(),
             name: module.name().to_owned(),
             digest: module.digest(),
+            encoding: module.encoding(),
             load: Box::new(load),
             loaded: OnceLock::new(),
         }))
@@ -70,6 +73,10 @@ impl Knowable for LateProgram {
         self.0.digest
     }
 
+    fn encoding(&self) -> Encoding {
+        self.0.encoding
+    }
+
     fn engine(&self) -> &Engine {
         &self.0.engine
     }
@@ -99,18 +106,5 @@ impl Image for LateProgram {
 
     fn start(self: Box<Self>, guest: Guest) -> Running {
         Box::pin(process(*self, guest))
-    }
-}
-
-async fn process(program: LateProgram, mut guest: Guest) -> Ended {
-    if let Err(stop) = guest.begin() {
-        return Ended { guest, outcome: Ok(stop.into()) };
-    }
-    if let Some(results) = known::results_for(&program, &guest) {
-        return known::process(&results, &program, guest).await;
-    }
-    match program.load() {
-        Ok(program) => run_calling(&program, guest, None).await.0,
-        Err(error) => Ended { guest, outcome: Err(error) },
     }
 }

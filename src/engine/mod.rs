@@ -11,6 +11,7 @@ mod image;
 mod inspect;
 mod known;
 mod late;
+mod link;
 mod module;
 mod optimizer;
 mod player;
@@ -36,7 +37,7 @@ pub(crate) use config::MODULES_MAX;
 pub use config::{EngineConfig, QUICK_STACK_BYTES, STACK_BYTES};
 pub use inspect::ModuleInfo;
 pub use late::LateProgram;
-pub use module::{Module, ProgramError};
+pub use module::{Encoding, Module, ProgramError};
 #[cfg(feature = "import")]
 pub(crate) use precompiled::{AdoptError, Platform, adopt};
 pub use program::{Program, UnknownImports};

@@ -53,15 +53,6 @@ pub enum ProgramError {
         /// The program.
         name: String,
     },
-    /// The bytes are a component.
-    #[error(
-        "{name} is a WebAssembly component, which belljar cannot run yet; \
-         build it for wasm32-wasip1 to get a module"
-    )]
-    Component {
-        /// The module.
-        name: String,
-    },
     /// The text is not a module.
     #[error("{name} is not valid WebAssembly text: {message}")]
     Text {
@@ -79,7 +70,7 @@ pub enum ProgramError {
         message: String,
     },
     /// An import has another type than the function of this name.
-    #[error("{name} does not match WASI preview1: {message}")]
+    #[error("{name} does not match WASI: {message}")]
     Mismatch {
         /// The module.
         name: String,
@@ -155,10 +146,31 @@ pub enum ProgramError {
 
 crate::base::readable::readable!(ProgramError);
 
-/// A module whose header was checked.
+/// What a WebAssembly binary is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Encoding {
+    /// A module: WASI preview1.
+    Module,
+    /// A component: WASI 0.2.
+    Component,
+}
+
+impl Encoding {
+    /// That of a binary that begins with `head`; `None` if it is no binary.
+    fn of(head: &[u8]) -> Option<Self> {
+        match head {
+            [0, b'a', b's', b'm', _, _, 0, 0] => Some(Self::Module),
+            [0, b'a', b's', b'm', _, _, 1, 0] => Some(Self::Component),
+            _ => None,
+        }
+    }
+}
+
+/// A module, or a component, whose header was checked.
 #[derive(Clone)]
 pub struct Module {
     name: String,
+    encoding: Encoding,
     source: Source,
     digest: Digest,
     size: u64,
@@ -175,7 +187,7 @@ impl Module {
     /// Reads the module, binary or text, in the file `path`.
     ///
     /// # Errors
-    /// [`ProgramError`]: `Read`, also if it is not a regular file; `TooLong`, `NotWasm`, `Component`, `Text`.
+    /// [`ProgramError`]: `Read`, also if it is not a regular file; `TooLong`, `NotWasm`, `Text`.
     pub fn read(path: &Path) -> Result<Self, ProgramError> {
         Self::read_known(path, None)
     }
@@ -194,24 +206,20 @@ impl Module {
         let mut head = Vec::with_capacity(8);
         let read = (&file).take(8).read_to_end(&mut head);
         read.map_err(DiskError::new("read", path))?;
-        if !is_binary_module(&head) {
+        let Some(encoding) = Encoding::of(&head) else {
             return Self::from_bytes(name, disk::read(path)?);
-        }
+        };
         let digests = digests.filter(|_| metadata.len() >= KNOWN_BYTES_MIN);
         if let Some(digest) = digests.and_then(|digests| digests.get(path, &file)) {
-            return Ok(Self {
-                name,
-                source: Source::File(path.to_owned()),
-                digest,
-                size: metadata.len(),
-            });
+            let source = Source::File(path.to_owned());
+            return Ok(Self { name, encoding, source, digest, size: metadata.len() });
         }
         let whole = Digest::of_reader(head.as_slice().chain(&file));
         let (digest, size) = whole.map_err(DiskError::new("read", path))?;
         if let Some(digests) = digests {
             digests.put(path, &file, FileState::of(&metadata), digest);
         }
-        Ok(Self { name, source: Source::File(path.to_owned()), digest, size })
+        Ok(Self { name, encoding, source: Source::File(path.to_owned()), digest, size })
     }
 
     /// The same module, called `name` in messages.
@@ -223,18 +231,15 @@ impl Module {
     /// Takes the module in `bytes`, binary or text. `name` is for messages.
     ///
     /// # Errors
-    /// [`ProgramError`]: `NotWasm`, `Component`, `Text`.
+    /// [`ProgramError`]: `NotWasm`, `Text`.
     pub fn from_bytes(name: impl Into<String>, bytes: Vec<u8>) -> Result<Self, ProgramError> {
         let name = name.into();
-        let bytes = match bytes.get(..8) {
-            Some(head) if is_binary_module(head) => bytes,
-            Some([0, b'a', b's', b'm', _, _, 1, 0]) => {
-                return Err(ProgramError::Component { name });
-            }
-            _ => text_to_binary(&name, &bytes)?,
+        let (encoding, bytes) = match bytes.get(..8).and_then(Encoding::of) {
+            Some(encoding) => (encoding, bytes),
+            None => text_to_binary(&name, &bytes)?,
         };
         let (digest, size) = (Digest::of(&bytes), bytes.len() as u64);
-        Ok(Self { name, source: Source::Bytes(bytes), digest, size })
+        Ok(Self { name, encoding, source: Source::Bytes(bytes), digest, size })
     }
 
     /// The binary form.
@@ -259,6 +264,11 @@ impl Module {
         &self.name
     }
 
+    /// What it is.
+    pub fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
     /// The digest of the binary form.
     pub fn digest(&self) -> Digest {
         self.digest
@@ -279,11 +289,7 @@ impl Module {
     }
 }
 
-fn is_binary_module(head: &[u8]) -> bool {
-    matches!(head, [0, b'a', b's', b'm', _, _, 0, 0])
-}
-
-fn text_to_binary(name: &str, bytes: &[u8]) -> Result<Vec<u8>, ProgramError> {
+fn text_to_binary(name: &str, bytes: &[u8]) -> Result<(Encoding, Vec<u8>), ProgramError> {
     let not_wasm = || {
         let head = &bytes[..bytes.len().min(8)];
         let found =
@@ -299,8 +305,6 @@ fn text_to_binary(name: &str, bytes: &[u8]) -> Result<Vec<u8>, ProgramError> {
         name: name.to_owned(),
         message: error.to_string(),
     })?;
-    if binary.get(6) == Some(&1) {
-        return Err(ProgramError::Component { name: name.to_owned() });
-    }
-    Ok(binary)
+    let encoding = binary.get(..8).and_then(Encoding::of).ok_or_else(not_wasm)?;
+    Ok((encoding, binary))
 }

@@ -9,6 +9,7 @@ use super::code_cache::{self, CacheError};
 use super::compile;
 use super::config::EngineConfig;
 use super::generator::Generator;
+use super::module::Encoding;
 use super::{CompileProgress, Engine, EngineError, Module, ProgramError, prepare};
 use crate::base::digest::{Digest, DigestHasher};
 
@@ -96,9 +97,10 @@ impl Platform {
         self.arch == std::env::consts::ARCH
     }
 
-    fn engine(self) -> Result<wasmtime::Engine, EngineError> {
+    /// The engine that compiles code of `encoding` for it.
+    fn engine(self, encoding: Encoding) -> Result<wasmtime::Engine, EngineError> {
         let fail = |error: wasmtime::Error| EngineError(format!("{error:#}"));
-        let mut settings = Generator::Optimizing.settings(&EngineConfig::default(), 0);
+        let mut settings = Generator::Optimizing.settings(&EngineConfig::default(), encoding, 0);
         settings.native_unwind_info(self.triple.contains("windows"));
         settings.target(self.triple).map_err(fail)?;
         if self.arch == "x86_64" {
@@ -119,7 +121,9 @@ impl Platform {
     pub fn compatibility(self) -> Result<Digest, EngineError> {
         let mut hasher = DigestHasher::default();
         env!("CARGO_PKG_VERSION").hash(&mut hasher);
-        self.engine()?.precompile_compatibility_hash().hash(&mut hasher);
+        for encoding in [Encoding::Module, Encoding::Component] {
+            self.engine(encoding)?.precompile_compatibility_hash().hash(&mut hasher);
+        }
         prepare::VERSION.hash(&mut hasher);
         Ok(hasher.digest())
     }
@@ -133,23 +137,29 @@ impl Platform {
         module: &Module,
         progress: &CompileProgress,
     ) -> Result<Vec<u8>, ProgramError> {
-        compile::optimized_on(&self.engine()?, &EngineConfig::default(), module, progress)
+        compile::optimized_on(
+            &self.engine(module.encoding())?,
+            &EngineConfig::default(),
+            module,
+            progress,
+        )
     }
 }
 
-/// Puts `code`, which is that of the module with the digest `module`, into the cache of `engine`; returns whether it was
+/// Puts `code`, which is that of `module`, into the cache of `engine`; returns whether it was
 /// not there yet. Loading code is running it: only for code whose maker is trusted like the code generator.
 ///
 /// # Errors
 /// [`AdoptError`]; the cache is then unchanged.
-pub fn adopt(engine: &Engine, module: Digest, code: &[u8]) -> Result<bool, AdoptError> {
+pub fn adopt(engine: &Engine, module: &Module, code: &[u8]) -> Result<bool, AdoptError> {
     let (Some(cache), config) = (engine.cache(), engine.config()) else { return Ok(false) };
-    let backend = engine.0.backends.first(config, Generator::Optimizing)?;
-    let key = backend.key(config, module);
+    let encoding = module.encoding();
+    let backend = engine.0.backends.first(config, Generator::Optimizing, encoding)?;
+    let key = backend.key(config, module.digest());
     if cache.find(key)?.is_some() {
         return Ok(false);
     }
-    code_cache::load_trusted(&backend.engine, code)
+    code_cache::load_trusted(&backend.engine, encoding, code)
         .map_err(|error| AdoptError::Unfit(format!("{error:#}")))?;
     cache.store(key, code)?;
     Ok(true)

@@ -1,20 +1,17 @@
 //! Programs: modules that are compiled and linked.
 
-use std::collections::HashSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use wasmtime::{Caller, ExternType, InstancePre, Linker, Val};
-
-use super::backend::Backend;
 use super::code_cache;
 use super::compile::{self, CacheUse};
 use super::generator::Generator;
-use super::module::UNKNOWN_IMPORTS_MAX;
+use super::link::{Code as LoadedCode, Linked, Loaded, find, link, load};
+use super::module::Encoding;
 use super::tier::{Tier, TierChoice};
 use super::{CompileProgress, Engine, Module, ProgramError, optimizer, player};
-use crate::abi::{self, Process};
+use crate::abi;
 use crate::base::digest::Digest;
 use crate::kernel::process::programs::{Found, uncounted};
 
@@ -39,23 +36,24 @@ pub struct Program {
 struct Code {
     name: String,
     digest: Digest,
+    encoding: Encoding,
     unknown_imports: Vec<String>,
-    quick: Option<InstancePre<Process>>,
+    quick: Option<Linked>,
     optimized: OnceLock<OptimizedCode>,
     /// Whether a process ran in the quick tier, and in the optimized one.
     has_run: [AtomicBool; 2],
 }
 
 struct OptimizedCode {
-    pre: InstancePre<Process>,
+    pre: Linked,
     /// The same for processes beyond the pool, once needed.
-    beyond_pool: OnceLock<Result<InstancePre<Process>, String>>,
+    beyond_pool: OnceLock<Result<Linked, String>>,
 }
 
 /// Code that a process can run.
 #[derive(Clone, Copy)]
 pub(super) struct Runnable<'p> {
-    pub pre: &'p InstancePre<Process>,
+    pub pre: &'p Linked,
     pub tier: Tier,
 }
 
@@ -105,8 +103,8 @@ impl Program {
             if !engine.config().tier.takes(tier) {
                 continue;
             }
-            for generator in Generator::of(tier, engine.config()) {
-                if let Some(code) = find(engine, module.digest(), *generator) {
+            for generator in Generator::of(tier, engine.config(), module.encoding()) {
+                if let Some(code) = find(engine, module.digest(), module.encoding(), *generator) {
                     return Self::new_linked(engine, module, &code, unknown).map(Some);
                 }
             }
@@ -166,9 +164,9 @@ impl Program {
             Tier::Quick => (Some(pre), OnceLock::new()),
             Tier::Optimized => (None, OnceLock::from(OptimizedCode::new(pre))),
         };
-        let digest = module.digest();
+        let (digest, encoding) = (module.digest(), module.encoding());
         let has_run = Default::default();
-        let code = Code { name, digest, unknown_imports, quick, optimized, has_run };
+        let code = Code { name, digest, encoding, unknown_imports, quick, optimized, has_run };
         Ok(Self { engine: engine.clone(), code: Arc::new(code) })
     }
 
@@ -180,7 +178,7 @@ impl Program {
         let module = Module::from_bytes(player::NAME, player::module())?;
         let (digest, found) = (module.digest(), Generator::Optimizing);
         uncounted(|| {
-            let code = if let Some(code) = find(engine, digest, found) {
+            let code = if let Some(code) = find(engine, digest, Encoding::Module, found) {
                 code
             } else {
                 let progress = CompileProgress::default();
@@ -192,6 +190,7 @@ impl Program {
             let code = Code {
                 name: player::NAME.to_owned(),
                 digest,
+                encoding: Encoding::Module,
                 unknown_imports,
                 quick: None,
                 optimized: OnceLock::from(OptimizedCode::new(pre)),
@@ -222,7 +221,8 @@ impl Program {
         let config = self.engine.config();
         if !is_known
             && config.tier == TierChoice::Auto
-            && let Some(code) = find(&self.engine, self.code.digest, Generator::Optimizing)
+            && let Some(code) =
+                find(&self.engine, self.code.digest, self.code.encoding, Generator::Optimizing)
         {
             // If it cannot be used, quick code does the same.
             let _ = uncounted(|| self.set_optimized_code(&code));
@@ -240,13 +240,17 @@ impl Program {
     pub(super) fn beyond_pool(&self, runnable: Runnable<'_>) -> Option<Result<Runnable<'_>, &str>> {
         let tier = runnable.tier;
         let code = self.code.optimized.get().filter(|_| tier == Tier::Optimized)?;
+        // There is no pool for components.
+        let Linked::Module(pooled) = &code.pre else { return None };
         let pre = code.beyond_pool.get_or_init(|| {
             let config = self.engine.config();
-            let backend = self.engine.0.backends.plain(config, Generator::Optimizing);
+            let backend =
+                self.engine.0.backends.plain(config, Generator::Optimizing, Encoding::Module);
             let backend = backend.map_err(|error| error.to_string())?;
-            let module = code_cache::copy(code.pre.module(), &backend.engine)
+            let module = code_cache::copy(pooled.module(), &backend.engine)
                 .map_err(|error| format!("{error:#}"))?;
-            let loaded = Loaded { backend, generator: Generator::Optimizing, module };
+            let code = LoadedCode::Module(module);
+            let loaded = Loaded { backend, generator: Generator::Optimizing, code };
             let define = if self.is_player() { abi::define_for_player } else { abi::define };
             let linked = link(&loaded, &self.code.name, UnknownImports::Trap, define);
             linked.map(|(pre, _)| pre).map_err(|error| error.to_string())
@@ -292,7 +296,12 @@ impl Program {
         self.code.digest
     }
 
-    /// The imported functions that are not defined, as `module.name`.
+    /// What its binary is.
+    pub fn encoding(&self) -> Encoding {
+        self.code.encoding
+    }
+
+    /// The imported functions that are not defined: `module.name`, or `interface#name` of a component.
     pub fn unknown_imports(&self) -> &[String] {
         &self.code.unknown_imports
     }
@@ -310,109 +319,7 @@ pub(super) fn argv0_of(name: &str) -> String {
 }
 
 impl OptimizedCode {
-    fn new(pre: InstancePre<Process>) -> Self {
+    fn new(pre: Linked) -> Self {
         Self { pre, beyond_pool: OnceLock::new() }
     }
 }
-
-/// Code that wasmtime has loaded, to be linked.
-struct Loaded<'e> {
-    backend: &'e Backend,
-    generator: Generator,
-    module: wasmtime::Module,
-}
-
-/// Returns the code of `generator` in the cache for the module with the digest `module`.
-fn find(engine: &Engine, module: Digest, generator: Generator) -> Option<Loaded<'_>> {
-    let (cache, config) = (engine.cache()?, engine.config());
-    let first = engine.0.backends.first(config, generator).ok()?;
-    // A cache that cannot be read is reported when code is to be stored.
-    let code = cache.find(first.key(config, module)).ok()??;
-    on_fitting_backend(engine, generator, |engine| code.load(engine)).ok()
-}
-
-/// Loads `image`, which `generator` has just made of `module`.
-fn load<'e>(
-    engine: &'e Engine,
-    module: &Module,
-    generator: Generator,
-    image: &[u8],
-) -> Result<Loaded<'e>, ProgramError> {
-    let load = |engine: &wasmtime::Engine| code_cache::load_compiled(engine, image);
-    on_fitting_backend(engine, generator, load).map_err(|error| ProgramError::Invalid {
-        name: module.name().to_owned(),
-        message: format!("{error:#}"),
-    })
-}
-
-/// Loads code for the pool, or without it if it does not fit.
-fn on_fitting_backend(
-    engine: &Engine,
-    generator: Generator,
-    load: impl Fn(&wasmtime::Engine) -> wasmtime::Result<wasmtime::Module>,
-) -> wasmtime::Result<Loaded<'_>> {
-    let (config, backends) = (engine.config(), &engine.0.backends);
-    let backend = backends.first(config, generator).map_err(wasmtime::Error::new)?;
-    if let Ok(module) = load(&backend.engine) {
-        return Ok(Loaded { backend, generator, module });
-    }
-    let backend = backends.plain(config, generator).map_err(wasmtime::Error::new)?;
-    let module = load(&backend.engine)?;
-    Ok(Loaded { backend, generator, module })
-}
-
-/// Links `code`; returns the imports that are not defined, too.
-fn link(
-    code: &Loaded<'_>,
-    name: &str,
-    unknown: UnknownImports,
-    define: fn(&mut Linker<Process>, &str, &str) -> wasmtime::Result<bool>,
-) -> Result<(InstancePre<Process>, Vec<String>), ProgramError> {
-    let mismatch = |error: wasmtime::Error| ProgramError::Mismatch {
-        name: name.to_owned(),
-        message: format!("{error:#}"),
-    };
-    let mut linker = Linker::new(&code.backend.engine);
-    let mut unknown_imports = Vec::new();
-    let mut seen = HashSet::new();
-    for import in code.module.imports() {
-        // A module may import a function twice.
-        if !seen.insert((import.module(), import.name())) {
-            continue;
-        }
-        if define(&mut linker, import.module(), import.name()).map_err(mismatch)? {
-            continue;
-        }
-        let spelled = format!("{}.{}", import.module(), import.name());
-        let kind = match import.ty() {
-            ExternType::Func(ty) if unknown == UnknownImports::Trap => {
-                if unknown_imports.len() == UNKNOWN_IMPORTS_MAX {
-                    return Err(ProgramError::TooManyUnknownImports { name: name.to_owned() });
-                }
-                let call = UnknownImportCalled(spelled.clone());
-                let stub = move |_: Caller<'_, Process>, _: &[Val], _: &mut [Val]| {
-                    Err(wasmtime::Error::new(call.clone()))
-                };
-                linker.func_new(import.module(), import.name(), ty, stub).map_err(mismatch)?;
-                unknown_imports.push(spelled);
-                continue;
-            }
-            ExternType::Func(_) => "function",
-            ExternType::Memory(_) => "memory",
-            ExternType::Global(_) => "global",
-            ExternType::Table(_) => "table",
-            ExternType::Tag(_) => "tag",
-        };
-        let import = format!("the {kind} {spelled}");
-        return Err(ProgramError::Import { name: name.to_owned(), import });
-    }
-    let pre = linker.instantiate_pre(&code.module).map_err(mismatch)?;
-    Ok((pre, unknown_imports))
-}
-
-/// A stub for an import that is not defined was called.
-#[derive(Clone, thiserror::Error)]
-#[error("it called import {0}, which is not defined")]
-pub(super) struct UnknownImportCalled(String);
-
-crate::base::readable::readable!(UnknownImportCalled);

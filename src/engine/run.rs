@@ -4,15 +4,18 @@ use std::io;
 
 use wasmtime::{
     Caller, Func, Instance, PoolConcurrencyLimitError, Store, UpdateDeadline, WasmBacktrace,
+    component,
 };
 
 use super::config::QUICK_STACK_BYTES;
 use super::deadline::StopAtDeadline;
+use super::generator::is_prepared;
+use super::link::{Linked, UnknownImportCalled};
 use super::prepare;
-use super::program::{Program, Runnable, UnknownImportCalled};
+use super::program::{Program, Runnable};
 use super::tier::Tier;
 use super::watchdog::Target;
-use crate::abi::{Calls, Process};
+use crate::abi::{Calls, Process, preview2};
 use crate::base::exhausted::is_exhausted;
 use crate::kernel::guest::{Guest, Startup};
 use crate::kernel::machine::Machine;
@@ -66,28 +69,39 @@ async fn run_as(
         return Ok((Ended { guest, outcome: Ok(outcome) }, calls));
     }
     let counts_fuel = program.engine().config().fuel;
-    let mut store = Store::new(runnable.pre.module().engine(), Process::new(guest, calls));
+    let mut store = Store::new(runnable.pre.engine(), Process::new(guest, calls));
     store.limiter(|process| process);
+    if !is_prepared(program.engine().config(), runnable.pre.encoding())
+        && let Err(error) = interrupt_by_epoch(program, &mut store)
+    {
+        let (mut guest, calls) = store.into_data().into_parts();
+        let outcome = Ok(lacks_thread(program, &mut guest, &error));
+        return Ok((Ended { guest, outcome }, calls));
+    }
     if counts_fuel {
-        if let Err(error) = interrupt_by_epoch(program, &mut store) {
-            let (mut guest, calls) = store.into_data().into_parts();
-            let outcome = Ok(lacks_thread(program, &mut guest, &error));
-            return Ok((Ended { guest, outcome }, calls));
-        }
         // Checked first: a refusal of wasmtime's may collect a backtrace.
         let machine = store.data_mut().guest.machine_mut();
         let fuel = machine.fuel();
         let left = *machine.run.fuel_left.get_or_insert(fuel);
         store.set_fuel(left).expect("the engine counts fuel");
-    } else {
-        store.data_mut().add_free_memory(prepare::added_bytes(runnable.pre.module()));
     }
-    let instance = runnable.pre.instantiate_async(&mut store).await;
-    let full = instance.as_ref().err().filter(|error| error.is::<PoolConcurrencyLimitError>());
-    let full = full.map(|error| format!("{error:#}"));
-    let outcome = match instance {
-        Ok(instance) => start(program, runnable.tier, &mut store, instance).await,
-        Err(error) => instantiation_error(program, &mut store, &error),
+    let (outcome, full) = match runnable.pre {
+        Linked::Module(pre) => {
+            if !counts_fuel {
+                store.data_mut().add_free_memory(prepare::added_bytes(pre.module()));
+            }
+            let instance = pre.instantiate_async(&mut store).await;
+            let is_full = |error: &&wasmtime::Error| error.is::<PoolConcurrencyLimitError>();
+            let full = instance.as_ref().err().filter(is_full).map(|error| format!("{error:#}"));
+            let outcome = match instance {
+                Ok(instance) => start(program, runnable.tier, &mut store, instance).await,
+                Err(error) => instantiation_error(program, &mut store, &error),
+            };
+            (outcome, full)
+        }
+        Linked::Component(pre) => {
+            (run_component(program, runnable.tier, &mut store, pre).await, None)
+        }
     };
     let fuel_left = counts_fuel.then(|| store.get_fuel().unwrap_or(0));
     // It opens the stop page before that is freed.
@@ -106,7 +120,7 @@ async fn run_as(
     Ok((Ended { guest, outcome }, calls))
 }
 
-/// Code that counts fuel is not prepared: it looks at the engine's epoch, which the watchdog raises.
+/// Code that is not prepared looks at the engine's epoch, which the watchdog raises.
 ///
 /// # Errors
 /// The host cannot start a thread.
@@ -164,20 +178,8 @@ async fn start(
     {
         return Ok(lacks_thread(program, &mut store.data_mut().guest, &error));
     }
-    if tier == Tier::Quick {
-        // It has the stack that the program will have, which the store keeps.
-        let begin = Func::wrap(&mut *store, |mut caller: Caller<'_, Process>| {
-            caller.data_mut().begin_large_stack(QUICK_STACK_BYTES);
-        });
-        let begin = begin.typed::<(), ()>(&*store).expect("it has this type");
-        if let Err(error) = begin.call_async(&mut *store, ()).await {
-            return Ok(outcome_of(store, &error));
-        }
-    }
-    let machine = store.data_mut().guest.machine_mut();
-    if machine.is_at_taped_timeout() || machine.has_timed_out() {
-        machine.note_limit(Limit::Timeout);
-        return Ok(Outcome::Limit(Limit::Timeout));
+    if let Some(outcome) = begin(tier, store).await {
+        return Ok(outcome);
     }
     if !program.engine().config().fuel
         && let Some(function) = instance.get_func(&mut *store, prepare::START)
@@ -207,6 +209,61 @@ async fn start(
         }
     }
     Ok(Outcome::Exited(0))
+}
+
+/// Begins a process whose code is of `tier`; returns the outcome if it ends here.
+async fn begin(tier: Tier, store: &mut Store<Process>) -> Option<Outcome> {
+    if tier == Tier::Quick {
+        // It has the stack that the program will have, which the store keeps.
+        let begin = Func::wrap(&mut *store, |mut caller: Caller<'_, Process>| {
+            caller.data_mut().begin_large_stack(QUICK_STACK_BYTES);
+        });
+        let begin = begin.typed::<(), ()>(&*store).expect("it has this type");
+        if let Err(error) = begin.call_async(&mut *store, ()).await {
+            return Some(outcome_of(store, &error));
+        }
+    }
+    let machine = store.data_mut().guest.machine_mut();
+    if machine.is_at_taped_timeout() || machine.has_timed_out() {
+        machine.note_limit(Limit::Timeout);
+        return Some(Outcome::Limit(Limit::Timeout));
+    }
+    None
+}
+
+/// Runs the component `pre`: its export `run` of `wasi:cli/run`.
+async fn run_component(
+    program: &Program,
+    tier: Tier,
+    store: &mut Store<Process>,
+    pre: &component::InstancePre<Process>,
+) -> Result<Outcome, RunError> {
+    if let Some(outcome) = begin(tier, store).await {
+        return Ok(outcome);
+    }
+    let name = || program.name().to_owned();
+    let ty = pre.component().component_type();
+    let exports = || ty.exports(pre.engine()).map(|(name, _)| name);
+    let Some(interface) = exports().find(|name| name.starts_with(preview2::RUN)) else {
+        let exports = exports().map(str::to_owned).collect();
+        return Err(RunError::NoStart { program: name(), exports });
+    };
+    let run = pre.component().get_export_index(None, interface);
+    let run = run.and_then(|it| pre.component().get_export_index(Some(&it), "run"));
+    let instance = match pre.instantiate_async(&mut *store).await {
+        Ok(instance) => instance,
+        Err(error) => return instantiation_error(program, store, &error),
+    };
+    let run =
+        run.and_then(|run| instance.get_typed_func::<(), (Result<(), ()>,)>(&mut *store, run).ok());
+    let Some(run) = run else {
+        return Err(RunError::BadStart { program: name(), export: interface.to_owned() });
+    };
+    Ok(match run.call_async(&mut *store, ()).await {
+        Ok((Ok(()),)) => Outcome::Exited(0),
+        Ok((Err(()),)) => Outcome::Exited(1),
+        Err(error) => outcome_of(store, &error),
+    })
 }
 
 /// The outcome of a start function that ends the process, or the error.

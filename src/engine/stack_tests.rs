@@ -6,6 +6,7 @@ use wasmtime::{Engine, Instance, Module, Store, Trap};
 
 use super::config::EngineConfig;
 use super::generator::Generator;
+use super::module::Encoding;
 use super::prepare::{Target, prepare};
 
 /// A module whose export `go` calls itself without an end, and counts in the global `depth`.
@@ -60,13 +61,17 @@ fn recursive(shape: &str, locals: usize) -> String {
 
 /// Calls until the stack is exhausted.
 fn depth(generator: Generator, text: &str) -> i32 {
-    let engine = Engine::new(&generator.settings(&EngineConfig::default(), 0)).unwrap();
+    let engine =
+        Engine::new(&generator.settings(&EngineConfig::default(), Encoding::Module, 0)).unwrap();
     let bytes = wat::parse_str(text).unwrap();
     let module = Module::new(
         &engine,
         prepare(
             &bytes,
-            Target { form: generator.forms(&EngineConfig::default())[0], merges_loads: true },
+            Target {
+                form: generator.forms(&EngineConfig::default(), Encoding::Module)[0],
+                merges_loads: true,
+            },
         )
         .unwrap(),
     )

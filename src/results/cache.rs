@@ -17,7 +17,6 @@
 //!
 //! Digests find damage. Whoever can write here can make up results, so the directory must be private to the user.
 
-use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -27,7 +26,7 @@ use crate::base::atomic_file::TEMPORARY_PREFIX;
 use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
 use crate::base::own::{OtherUsers, OwnError, expect_own_folder};
-use crate::base::{ambient, atomic_file};
+use crate::base::{ambient, atomic_file, last_use};
 
 const LAYOUT: &str = "results-1";
 
@@ -48,9 +47,6 @@ const TRIM_EVERY: u8 = 64;
 
 /// A temporary file that is older than this belongs to no process that is storing a trace.
 const STORING_MAX: Duration = Duration::from_hours(1);
-
-/// Uses within this time of the last one are not noted.
-const USE_NOTED_EVERY: Duration = Duration::from_hours(1);
 
 /// A directory of traces.
 #[derive(Clone, Debug)]
@@ -142,10 +138,7 @@ impl ResultCache {
 
     /// Notes that the trace `info` was used.
     pub fn note_use(&self, info: &TraceInfo) {
-        if ambient::time_since(info.used_at).is_none_or(|past| past >= USE_NOTED_EVERY) {
-            // A use that is not noted lets the trace go earlier.
-            let _ = disk::touch(&info.path);
-        }
+        last_use::note(&info.path, info.used_at);
     }
 
     /// Whether a process of the module with the digest `module` has had a trace, so that it can be loaded.
@@ -279,7 +272,11 @@ fn infos(folder: &Path) -> Result<Vec<TraceInfo>, DiskError> {
         // Another process may have removed it.
         let Ok(metadata) = disk::symlink_metadata(&path) else { continue };
         if metadata.is_file() {
-            traces.push(TraceInfo { path, bytes: metadata.len(), used_at: modified(&metadata) });
+            traces.push(TraceInfo {
+                path,
+                bytes: metadata.len(),
+                used_at: last_use::of(&metadata),
+            });
         }
     }
     sort(&mut traces);
@@ -297,7 +294,7 @@ fn remove_old_temporaries(folder: &Path) -> Result<(), DiskError> {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let Ok(metadata) = disk::symlink_metadata(&path) else { continue };
         let is_old =
-            ambient::time_since(modified(&metadata)).is_some_and(|past| past > STORING_MAX);
+            ambient::time_since(last_use::of(&metadata)).is_some_and(|past| past > STORING_MAX);
         if name.starts_with(TEMPORARY_PREFIX) && metadata.is_file() && is_old {
             disk::remove_file(&path)?;
         }
@@ -307,10 +304,6 @@ fn remove_old_temporaries(folder: &Path) -> Result<(), DiskError> {
 
 fn is_digest(name: &str) -> bool {
     Digest::from_hex(name).is_some()
-}
-
-fn modified(metadata: &Metadata) -> SystemTime {
-    metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
 #[cfg(test)]

@@ -243,7 +243,7 @@ fn take_all(
         if (sha256, len_bytes) != (stated.sha256.clone(), stated.len_bytes) {
             bail!(wrong());
         }
-        match adopt(engine, module.digest(), &content) {
+        match adopt(engine, &module, &content) {
             Ok(is_new) => count += usize::from(is_new),
             Err(AdoptError::Engine(error)) => return Err(error.into()),
             Err(error) => return Ok(Err(Passed(error.to_string()))),

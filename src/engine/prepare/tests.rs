@@ -7,8 +7,8 @@ use wasmtime::{AsContextMut, Config, Engine, ExternType, Instance, OptLevel, Sto
 use super::random_modules::{Random, RandomModule, module};
 use super::*;
 use crate::base::ambient;
-use crate::engine::EngineConfig;
 use crate::engine::generator::Generator;
+use crate::engine::{Encoding, EngineConfig};
 
 /// What the simplest code generator gets.
 const SIMPLE: Target = Target { form: Form::Scalar, merges_loads: false };
@@ -50,7 +50,9 @@ impl Way {
             ("Winch", Generator::Winch, Form::Scalar),
             ("single pass", Generator::SinglePass, Form::Scalar),
         ] {
-            let engine = Engine::new(&generator.settings(&EngineConfig::default(), 0)).unwrap();
+            let engine =
+                Engine::new(&generator.settings(&EngineConfig::default(), Encoding::Module, 0))
+                    .unwrap();
             let merges_loads = generator == Generator::Optimizing;
             ways.push(Self { name, engine, form: Some(form), merges_loads });
         }

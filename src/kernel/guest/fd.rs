@@ -298,6 +298,17 @@ impl Guest {
         Ok(ReadDir { ino, parent_ino, listing, is_current, vfs, node })
     }
 
+    /// Opens the directory `fd` again, to list it: another descriptor, with a listing of its own.
+    ///
+    /// # Errors
+    /// `EBADF`, `ENOTDIR` unless `fd` is a directory; `EMFILE` at the limit.
+    pub fn fd_open_listing(&mut self, fd: u32) -> Result<u32, Errno> {
+        let dir = self.open_dir(fd)?.clone();
+        self.check_open_files()?;
+        self.machine.vfs.reopen(dir.base.dir);
+        Ok(self.push(Description::Dir(OpenDir { preopen: None, listing: None, ..dir })))
+    }
+
     /// `fd_renumber`.
     ///
     /// # Errors

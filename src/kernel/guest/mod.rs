@@ -52,8 +52,8 @@ use tape::Origin;
 /// Stands for the current directory (POSIX `AT_FDCWD`). Not for modules.
 pub const AT_FDCWD: u32 = (-100_i32).cast_unsigned();
 
-/// The first descriptor of a module's preopens.
-const FIRST_PREOPEN: u32 = 3;
+/// The first descriptor of the preopens of a module or component.
+pub const FIRST_PREOPEN: u32 = 3;
 
 /// Exit status of a process that could not be started, as in a shell.
 const NOT_RUNNABLE: u32 = 126;
@@ -336,6 +336,13 @@ impl Guest {
         if name != "clock_time_get" {
             self.clock_reads = 0;
         }
+    }
+
+    /// As [`Guest::begin_call`], for a call that reads a clock: see [`Guest::clock_time_get`].
+    pub fn begin_clock_call(&mut self, name: &'static str) {
+        let clock_reads = self.clock_reads;
+        self.begin_call(name);
+        self.clock_reads = clock_reads;
     }
 
     /// Returns whether calls are traced.

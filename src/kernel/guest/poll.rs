@@ -107,6 +107,44 @@ impl Guest {
         self.poll(subscriptions, Some(child))
     }
 
+    /// Returns whether `fd` is ready to be read or written, without waiting.
+    ///
+    /// # Errors
+    /// [`Fault::Stop`] if the run's timeout has passed.
+    pub fn fd_is_ready(&mut self, fd: u32, kind: EventKind) -> Result<bool, Fault> {
+        match self.unready(fd, kind) {
+            None => Ok(true),
+            Some(NotReady::Pipe(..)) => Ok(false),
+            Some(NotReady::Stdin) => {
+                let is_ready = self.wait_for_stdin(Some(0))?;
+                self.tape_stdin_poll(is_ready);
+                Ok(is_ready)
+            }
+        }
+    }
+
+    /// Returns the bytes that a write to `fd` can take without waiting; `None` if it never waits. A write to a pipe
+    /// without readers does not wait.
+    ///
+    /// # Errors
+    /// `EBADF` if `fd` is not open.
+    pub fn fd_room(&self, fd: u32) -> Result<Option<u64>, Errno> {
+        Ok(match self.description(fd)? {
+            Description::PipeWriter(OpenPipe { pipe, .. }) => {
+                match self.machine.run.pipes.writable(*pipe) {
+                    (_, true) => None,
+                    (room, false) => Some(room),
+                }
+            }
+            _ => None,
+        })
+    }
+
+    /// Returns the time of the monotonic clock in `duration_ns` nanoseconds.
+    pub fn monotonic_time_in(&mut self, duration_ns: u64) -> u64 {
+        self.read_clock(ClockId::Monotonic).saturating_add(duration_ns)
+    }
+
     fn poll(
         &mut self,
         subscriptions: &[Subscription],

@@ -197,10 +197,16 @@ pub struct FdFlags(u16);
 impl FdFlags {
     /// Writes go to the end.
     pub const APPEND: Self = Self(1);
+    /// Contents are written at once.
+    pub const DSYNC: Self = Self(2);
     /// Calls do not wait. Files never do.
     pub const NONBLOCK: Self = Self(4);
+    /// Reads wait for what is being written.
+    pub const RSYNC: Self = Self(8);
+    /// Contents and attributes are written at once.
+    pub const SYNC: Self = Self(16);
     const ALL: u16 = 0b1_1111;
-    const SYNC_KINDS: u16 = 0b1_1010;
+    const SYNC_KINDS: u16 = Self::DSYNC.0 | Self::RSYNC.0 | Self::SYNC.0;
 
     /// The flags of `bits`; `None` if a bit has no meaning.
     pub fn from_bits(bits: u32) -> Option<Self> {
@@ -210,6 +216,11 @@ impl FdFlags {
     /// The encoding of preview1.
     pub fn bits(self) -> u16 {
         self.0
+    }
+
+    /// Returns whether all flags of `other` are set.
+    pub fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
     }
 
     /// Returns whether `APPEND` is set.

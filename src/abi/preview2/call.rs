@@ -1,0 +1,256 @@
+//! One call of a component.
+
+use std::any::Any;
+
+use wasmtime::component::{ComponentNamedList, Lift, LinkerInstance, Lower};
+use wasmtime::{AsContextMut, StoreContextMut};
+
+use super::types::ErrorCode;
+use crate::abi::{Answer, Process, finish, pause, uncounted_time};
+use crate::base::errno::Errno;
+use crate::kernel::guest::Fault;
+use crate::kernel::machine::limits::Stop;
+
+/// Why a call has no answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Halt {
+    /// The process waits: the call is made again. Only functions that may wait return this.
+    Wait,
+    /// The process ends.
+    Stop(Stop),
+    /// The component did what the interface forbids: a trap.
+    Trap(&'static str),
+    /// The kernel answered an error that the interface cannot say: a trap.
+    Unsaid(Errno),
+}
+
+impl From<Fault> for Halt {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Errno(errno) => Self::Unsaid(errno),
+            Fault::Stop(stop) => Self::Stop(stop),
+            Fault::Wait => Self::Wait,
+        }
+    }
+}
+
+impl From<Stop> for Halt {
+    fn from(stop: Stop) -> Self {
+        Self::Stop(stop)
+    }
+}
+
+/// A trap of a component that the code itself does not raise.
+#[derive(thiserror::Error)]
+enum Trapped {
+    #[error("{0}")]
+    Misuse(&'static str),
+    #[error("the kernel answered {}, which the interface cannot say", .0.name())]
+    Unsaid(Errno),
+}
+
+crate::base::readable::readable!(Trapped);
+
+/// A function that is being defined.
+pub(super) struct Functions<'a, 'l> {
+    instance: &'a mut LinkerInstance<'l, Process>,
+    name: &'a str,
+}
+
+impl<'a, 'l> Functions<'a, 'l> {
+    /// The function `name` in `instance`.
+    pub fn new(instance: &'a mut LinkerInstance<'l, Process>, name: &'a str) -> Self {
+        Self { instance, name }
+    }
+
+    /// The name of the function.
+    pub fn name(&self) -> &'a str {
+        self.name
+    }
+
+    /// It is `body`, which returns a value.
+    pub fn is<P, R>(
+        &mut self,
+        name: &'static str,
+        body: fn(&mut Process, P) -> Result<R, Halt>,
+    ) -> wasmtime::Result<()>
+    where
+        P: ComponentNamedList + Lift + 'static,
+        R: Send + 'static,
+        (R,): ComponentNamedList + Lower,
+    {
+        self.instance.func_wrap(name, move |store, params: P| {
+            call(store, name, |process| body(process, params)).map(|answer| (answer,))
+        })
+    }
+
+    /// It is `body`, which returns a value and cannot fail.
+    pub fn answers<P, R>(
+        &mut self,
+        name: &'static str,
+        body: fn(&mut Process, P) -> R,
+    ) -> wasmtime::Result<()>
+    where
+        P: ComponentNamedList + Lift + 'static,
+        R: Send + 'static,
+        (R,): ComponentNamedList + Lower,
+    {
+        self.instance.func_wrap(name, move |store, params: P| {
+            call(store, name, |process| Ok(body(process, params))).map(|answer| (answer,))
+        })
+    }
+
+    /// It is `body`, which returns nothing.
+    pub fn does<P>(
+        &mut self,
+        name: &'static str,
+        body: fn(&mut Process, P) -> Result<(), Halt>,
+    ) -> wasmtime::Result<()>
+    where
+        P: ComponentNamedList + Lift + 'static,
+    {
+        self.instance.func_wrap(name, move |store, params: P| {
+            call(store, name, |process| body(process, params))
+        })
+    }
+
+    /// It is `body`, which may wait, and returns a value.
+    pub fn waits<P, R>(
+        &mut self,
+        name: &'static str,
+        body: fn(&mut Process, &P) -> Result<R, Halt>,
+    ) -> wasmtime::Result<()>
+    where
+        P: ComponentNamedList + Lift + Send + Sync + 'static,
+        R: Send + 'static,
+        (R,): ComponentNamedList + Lower,
+    {
+        self.instance.func_wrap_async(name, move |store, params: P| {
+            Box::new(async move { Ok((call_waiting(store, name, params, body).await?,)) })
+        })
+    }
+
+    /// It is `body`, which may wait, and returns nothing.
+    pub fn does_waiting<P>(
+        &mut self,
+        name: &'static str,
+        body: fn(&mut Process, &P) -> Result<(), Halt>,
+    ) -> wasmtime::Result<()>
+    where
+        P: ComponentNamedList + Lift + Send + Sync + 'static,
+    {
+        self.instance.func_wrap_async(name, move |store, params: P| {
+            Box::new(call_waiting(store, name, params, body))
+        })
+    }
+
+    /// It is `body`, which reads a clock: a loop of such calls lets time go on.
+    pub fn reads_clock<R>(
+        &mut self,
+        name: &'static str,
+        body: fn(&mut Process, ()) -> Result<R, Halt>,
+    ) -> wasmtime::Result<()>
+    where
+        R: Send + 'static,
+        (R,): ComponentNamedList + Lower,
+    {
+        self.instance.func_wrap(name, move |mut store, ()| {
+            let process: &mut Process = store.data_mut();
+            process.guest.begin_clock_call(name);
+            let answer = body(process, ());
+            Ok((end(process, answer)?,))
+        })
+    }
+
+    /// No component can call it: there is no value of the resource that it needs.
+    pub fn cannot_be_called(&mut self) -> wasmtime::Result<()> {
+        self.instance.func_new(self.name, |_, _, _, _| {
+            Err(wasmtime::Error::new(Trapped::Misuse("there are no sockets")))
+        })
+    }
+}
+
+/// Defines a function that defines one of an interface, by its name; it returns whether the interface has it.
+macro_rules! interface {
+    ($(#[$doc:meta])* $interface:ident: $($name:literal => $how:ident($body:expr)),* $(,)?) => {
+        $(#[$doc])*
+        pub(super) fn $interface(functions: &mut super::call::Functions<'_, '_>) -> wasmtime::Result<bool> {
+            match functions.name() {
+                $($name => functions.$how($name, $body)?,)*
+                _ => return Ok(false),
+            }
+            Ok(true)
+        }
+    };
+}
+pub(super) use interface;
+
+/// Makes one call that cannot wait.
+///
+/// # Errors
+/// [`Stop`], or a trap.
+pub(super) fn call<R: 'static>(
+    mut store: StoreContextMut<'_, Process>,
+    name: &'static str,
+    body: impl FnOnce(&mut Process) -> Result<R, Halt>,
+) -> wasmtime::Result<R> {
+    let process = store.data_mut();
+    process.guest.begin_call(name);
+    let answer = body(process);
+    debug_assert!(!matches!(answer, Err(Halt::Wait)), "{name} cannot wait");
+    end(process, answer)
+}
+
+/// Makes one call that may wait: `body` runs again after each wait.
+///
+/// # Errors
+/// [`Stop`], or a trap.
+async fn call_waiting<P, R: 'static>(
+    mut store: StoreContextMut<'_, Process>,
+    name: &'static str,
+    params: P,
+    body: fn(&mut Process, &P) -> Result<R, Halt>,
+) -> wasmtime::Result<R> {
+    store.data_mut().charge_stack().map_err(wasmtime::Error::new)?;
+    store.data_mut().guest.begin_call(name);
+    let mut answer = body(store.data_mut(), &params);
+    while matches!(answer, Err(Halt::Wait)) {
+        pause(&mut store.as_context_mut()).await?;
+        answer = body(store.data_mut(), &params);
+    }
+    end(store.data_mut(), answer)
+}
+
+fn end<R: 'static>(process: &mut Process, answer: Result<R, Halt>) -> wasmtime::Result<R> {
+    let failed = process.resources.failed.take();
+    let shown: Result<Answer, Fault> = match &answer {
+        Ok(answer) => match failed {
+            Some(errno) => Err(Fault::Errno(errno)),
+            None => Ok(number(answer)),
+        },
+        Err(Halt::Stop(stop)) => Err(Fault::Stop(*stop)),
+        Err(Halt::Trap(_) | Halt::Wait) => Ok(None),
+        Err(Halt::Unsaid(errno)) => Err(Fault::Errno(*errno)),
+    };
+    finish(&mut process.guest, shown)?;
+    if process.uncounted != uncounted_time() {
+        process.follow_deadline();
+    }
+    answer.map_err(|halt| match halt {
+        Halt::Stop(stop) => wasmtime::Error::new(stop),
+        Halt::Trap(message) => wasmtime::Error::new(Trapped::Misuse(message)),
+        Halt::Wait => wasmtime::Error::new(Trapped::Unsaid(Errno::Again)),
+        Halt::Unsaid(errno) => wasmtime::Error::new(Trapped::Unsaid(errno)),
+    })
+}
+
+/// What the trace shows of `answer`.
+fn number(answer: &dyn Any) -> Answer {
+    if let Some(value) = answer.downcast_ref::<u64>() {
+        return Some(("value", *value));
+    }
+    if let Some(Ok(size)) = answer.downcast_ref::<Result<u64, ErrorCode>>() {
+        return Some(("size", *size));
+    }
+    None
+}

@@ -1,0 +1,482 @@
+//! `wasi:filesystem/types`.
+
+use wasmtime::component::Resource;
+
+use super::call::{Halt, interface};
+use super::errors::IoError;
+use super::input::InputStream;
+use super::output::OutputStream;
+use super::types::{
+    Advice, DescriptorFlags, DescriptorStat, DescriptorType, DirectoryEntry, ErrorCode,
+    MetadataHashValue, NewTimestamp, OpenFlags, PathFlags,
+};
+use crate::abi::{Process, trace};
+use crate::base::errno::Errno;
+use crate::kernel::guest::{Buffers, Fault, FileStat, OFlags, Range, rights};
+use crate::kernel::io::fd::FdFlags;
+use crate::kernel::vfs::{FileType, Follow};
+
+/// Most bytes that one call reads: an answer is in the memory of the host first.
+pub(super) const READ_BYTES_MAX: u64 = 1 << 20;
+
+interface! {
+    /// `wasi:filesystem/types`
+    types:
+    "[method]descriptor.advise" => is(advise),
+    "[method]descriptor.append-via-stream" => is(append_via_stream),
+    "[method]descriptor.create-directory-at" => is(create_directory_at),
+    "[method]descriptor.get-flags" => is(get_flags),
+    "[method]descriptor.get-type" => is(get_type),
+    "[method]descriptor.is-same-object" => is(is_same_object),
+    "[method]descriptor.link-at" => is(link_at),
+    "[method]descriptor.metadata-hash" => is(metadata_hash),
+    "[method]descriptor.metadata-hash-at" => is(metadata_hash_at),
+    "[method]descriptor.open-at" => is(open_at),
+    "[method]descriptor.read" => is(read),
+    "[method]descriptor.read-directory" => is(read_directory),
+    "[method]descriptor.read-via-stream" => is(read_via_stream),
+    "[method]descriptor.readlink-at" => is(readlink_at),
+    "[method]descriptor.remove-directory-at" => is(remove_directory_at),
+    "[method]descriptor.rename-at" => is(rename_at),
+    "[method]descriptor.set-size" => is(set_size),
+    "[method]descriptor.set-times" => is(set_times),
+    "[method]descriptor.set-times-at" => is(set_times_at),
+    "[method]descriptor.stat" => is(stat),
+    "[method]descriptor.stat-at" => is(stat_at),
+    "[method]descriptor.symlink-at" => is(symlink_at),
+    "[method]descriptor.sync" => is(sync),
+    "[method]descriptor.sync-data" => is(sync),
+    "[method]descriptor.unlink-file-at" => is(unlink_file_at),
+    "[method]descriptor.write" => is(write),
+    "[method]descriptor.write-via-stream" => is(write_via_stream),
+    "[method]directory-entry-stream.read-directory-entry" => is(read_directory_entry),
+    "filesystem-error-code" => is(filesystem_error_code),
+}
+
+/// `descriptor`
+pub(super) struct Descriptor {
+    pub fd: u32,
+    /// Whether it is closed with its last resource. Preopens stay open.
+    pub is_kept: bool,
+}
+
+/// `directory-entry-stream`
+pub(super) struct DirectoryEntryStream {
+    pub fd: u32,
+    /// Of the next entry.
+    cookie: u64,
+}
+
+type Handle = Resource<Descriptor>;
+
+/// The answer of a call, for the component.
+type Answer<T> = Result<Result<T, ErrorCode>, Halt>;
+
+impl Process {
+    /// `answer`, with its errno as the interface says it.
+    pub(super) fn answer<T>(&mut self, answer: Result<T, Fault>) -> Answer<T> {
+        match answer {
+            Ok(value) => Ok(Ok(value)),
+            Err(Fault::Errno(errno)) => {
+                self.resources.failed = Some(errno);
+                Ok(Err(errno.into()))
+            }
+            Err(fault) => Err(fault.into()),
+        }
+    }
+
+    fn fd_of(&mut self, handle: &Handle) -> Result<u32, Halt> {
+        Ok(self.resource(handle)?.fd)
+    }
+
+    /// Checks the length of a path.
+    ///
+    /// # Errors
+    /// `ENAMETOOLONG`.
+    fn check_path(&self, path: &str) -> Result<(), Errno> {
+        let is_short = path.len() <= self.guest.machine().limits().vfs.path_bytes_max;
+        if is_short { Ok(()) } else { Err(Errno::Nametoolong) }
+    }
+
+    /// Calls `op` with the descriptor and the kernel, if `path` is not too long.
+    fn on_path<T>(
+        &mut self,
+        handle: &Handle,
+        path: &str,
+        op: impl FnOnce(&mut Self, u32) -> Result<T, Fault>,
+    ) -> Answer<T> {
+        let fd = self.fd_of(handle)?;
+        trace!(self.guest, "fd={fd}, {path:?}");
+        let answer = self.check_path(path).map_err(Fault::from).and_then(|()| op(self, fd));
+        self.answer(answer)
+    }
+}
+
+fn follow(flags: PathFlags) -> Follow {
+    if flags.contains(PathFlags::SYMLINK_FOLLOW) { Follow::Yes } else { Follow::No }
+}
+
+fn advise(process: &mut Process, (file, ..): (Handle, u64, u64, Advice)) -> Answer<()> {
+    let fd = process.fd_of(&file)?;
+    trace!(process.guest, "fd={fd}");
+    let answer = process.guest.fd_advise(fd);
+    process.answer(answer.map_err(Fault::from))
+}
+
+fn sync(process: &mut Process, (file,): (Handle,)) -> Answer<()> {
+    let fd = process.fd_of(&file)?;
+    trace!(process.guest, "fd={fd}");
+    let answer = process.guest.fd_sync(fd);
+    process.answer(answer.map_err(Fault::from))
+}
+
+fn get_flags(process: &mut Process, (file,): (Handle,)) -> Answer<DescriptorFlags> {
+    let fd = process.fd_of(&file)?;
+    trace!(process.guest, "fd={fd}");
+    let answer = process.guest.fd_fdstat_get(fd).map(|stat| {
+        let mut flags = DescriptorFlags::default();
+        let is_dir = stat.file_type == FileType::Directory;
+        for (has, flag) in [
+            (is_dir || stat.rights_base & rights::FD_READ != 0, DescriptorFlags::READ),
+            (!is_dir && stat.rights_base & rights::FD_WRITE != 0, DescriptorFlags::WRITE),
+            (is_dir, DescriptorFlags::MUTATE_DIRECTORY),
+            (stat.flags.contains(FdFlags::SYNC), DescriptorFlags::FILE_INTEGRITY_SYNC),
+            (stat.flags.contains(FdFlags::DSYNC), DescriptorFlags::DATA_INTEGRITY_SYNC),
+            (stat.flags.contains(FdFlags::RSYNC), DescriptorFlags::REQUESTED_WRITE_SYNC),
+        ] {
+            if has {
+                flags |= flag;
+            }
+        }
+        flags
+    });
+    process.answer(answer.map_err(Fault::from))
+}
+
+fn get_type(process: &mut Process, (file,): (Handle,)) -> Answer<DescriptorType> {
+    let fd = process.fd_of(&file)?;
+    trace!(process.guest, "fd={fd}");
+    let answer = process.guest.fd_fdstat_get(fd).map(|stat| stat.file_type.into());
+    process.answer(answer.map_err(Fault::from))
+}
+
+fn set_size(process: &mut Process, (file, size): (Handle, u64)) -> Answer<()> {
+    let fd = process.fd_of(&file)?;
+    trace!(process.guest, "fd={fd}, size={size}");
+    let answer = process.guest.fd_filestat_set_size(fd, size);
+    process.answer(answer.map_err(Fault::from))
+}
+
+fn set_times(
+    process: &mut Process,
+    (file, access, modification): (Handle, NewTimestamp, NewTimestamp),
+) -> Answer<()> {
+    let fd = process.fd_of(&file)?;
+    trace!(process.guest, "fd={fd}, {access:?}, {modification:?}");
+    let answer = access.set_time().and_then(|access| {
+        process.guest.fd_filestat_set_times(fd, access, modification.set_time()?)
+    });
+    process.answer(answer.map_err(Fault::from))
+}
+
+fn read(process: &mut Process, (file, len, offset): (Handle, u64, u64)) -> Answer<(Vec<u8>, bool)> {
+    let fd = process.fd_of(&file)?;
+    trace!(process.guest, "fd={fd}, len={len}, offset={offset}");
+    let answer = read_at(process, fd, len, offset).map(|bytes| {
+        let is_end = bytes.is_empty() && len > 0;
+        (bytes, is_end)
+    });
+    process.answer(answer)
+}
+
+/// The bytes of `fd` from `offset` on, at most `len`.
+pub(super) fn read_at(
+    process: &mut Process,
+    fd: u32,
+    len: u64,
+    offset: u64,
+) -> Result<Vec<u8>, Fault> {
+    let stat = process.guest.fd_filestat_get(fd)?;
+    let left = stat.metadata.size.saturating_sub(offset);
+    // Within the memory of the host.
+    let mut bytes = vec![0; len.min(READ_BYTES_MAX).min(left) as usize];
+    let range = Range { start: 0, len: bytes.len() };
+    let buffers = &mut Buffers::new(&mut bytes, std::iter::once(range).collect());
+    let count = process.guest.fd_pread(fd, offset, buffers)?;
+    bytes.truncate(count as usize);
+    Ok(bytes)
+}
+
+fn write(process: &mut Process, (file, bytes, offset): (Handle, Vec<u8>, u64)) -> Answer<u64> {
+    let fd = process.fd_of(&file)?;
+    trace!(process.guest, "fd={fd}, len={}, offset={offset}", bytes.len());
+    let answer = write_at(process, fd, bytes, offset);
+    process.answer(answer)
+}
+
+/// Writes `bytes` to `fd` at `offset`; returns how many were written.
+pub(super) fn write_at(
+    process: &mut Process,
+    fd: u32,
+    mut bytes: Vec<u8>,
+    offset: u64,
+) -> Result<u64, Fault> {
+    let range = Range { start: 0, len: bytes.len() };
+    let buffers = Buffers::new(&mut bytes, std::iter::once(range).collect());
+    Ok(process.guest.fd_pwrite(fd, offset, &buffers)?)
+}
+
+fn read_via_stream(
+    process: &mut Process,
+    (file, offset): (Handle, u64),
+) -> Answer<Resource<InputStream>> {
+    let fd = process.fd_of(&file)?;
+    trace!(process.guest, "fd={fd}, offset={offset}");
+    let opened = InputStream::of_file(process, fd, offset);
+    match process.answer(opened)? {
+        Ok(stream) => process.add(stream).map(Ok),
+        Err(code) => Ok(Err(code)),
+    }
+}
+
+fn write_via_stream(
+    process: &mut Process,
+    (file, offset): (Handle, u64),
+) -> Answer<Resource<OutputStream>> {
+    let fd = process.fd_of(&file)?;
+    trace!(process.guest, "fd={fd}, offset={offset}");
+    output_stream(process, fd, Some(offset))
+}
+
+fn append_via_stream(process: &mut Process, (file,): (Handle,)) -> Answer<Resource<OutputStream>> {
+    let fd = process.fd_of(&file)?;
+    trace!(process.guest, "fd={fd}");
+    output_stream(process, fd, None)
+}
+
+/// A stream that writes to `fd` at `offset`, or at the end.
+fn output_stream(
+    process: &mut Process,
+    fd: u32,
+    offset: Option<u64>,
+) -> Answer<Resource<OutputStream>> {
+    let opened = OutputStream::of_file(process, fd, offset);
+    match process.answer(opened)? {
+        Ok(stream) => process.add(stream).map(Ok),
+        Err(code) => Ok(Err(code)),
+    }
+}
+
+fn read_directory(
+    process: &mut Process,
+    (dir,): (Handle,),
+) -> Answer<Resource<DirectoryEntryStream>> {
+    let fd = process.fd_of(&dir)?;
+    trace!(process.guest, "fd={fd}");
+    // A description of its own: another stream does not list it again.
+    let opened = process.guest.fd_open_listing(fd);
+    match process.answer(opened.map_err(Fault::from))? {
+        Ok(fd) => process.add(DirectoryEntryStream { fd, cookie: 2 }).map(Ok),
+        Err(code) => Ok(Err(code)),
+    }
+}
+
+fn read_directory_entry(
+    process: &mut Process,
+    (stream,): (Resource<DirectoryEntryStream>,),
+) -> Answer<Option<DirectoryEntry>> {
+    let DirectoryEntryStream { fd, cookie } = *process.resource(&stream)?;
+    trace!(process.guest, "fd={fd}, cookie={cookie}");
+    let first = usize::try_from(cookie - 2).unwrap_or(usize::MAX);
+    let listed = process.guest.fd_readdir(fd, cookie).map(|dir| {
+        let entry = dir.entries_from(first).next()?;
+        let (index, entry) = entry;
+        let (file_type, name) = (entry.file_type.into(), entry.name.to_string());
+        Some((index, DirectoryEntry { file_type, name }))
+    });
+    let answer = match listed {
+        Ok(Some((index, entry))) => {
+            process.resource(&stream)?.cookie = index as u64 + 3;
+            Ok(Some(entry))
+        }
+        Ok(None) => Ok(None),
+        Err(errno) => Err(errno.into()),
+    };
+    process.answer(answer)
+}
+
+fn create_directory_at(process: &mut Process, (dir, path): (Handle, String)) -> Answer<()> {
+    process
+        .on_path(&dir, &path, |process, fd| Ok(process.guest.path_create_directory(fd, &path)?))
+}
+
+fn stat(process: &mut Process, (file,): (Handle,)) -> Answer<DescriptorStat> {
+    let fd = process.fd_of(&file)?;
+    trace!(process.guest, "fd={fd}");
+    let answer = process.guest.fd_filestat_get(fd).map(|stat| stat_of(&stat));
+    process.answer(answer.map_err(Fault::from))
+}
+
+fn stat_at(
+    process: &mut Process,
+    (dir, flags, path): (Handle, PathFlags, String),
+) -> Answer<DescriptorStat> {
+    process.on_path(&dir, &path, |process, fd| {
+        Ok(stat_of(&process.guest.path_filestat_get(fd, follow(flags), &path)?))
+    })
+}
+
+fn stat_of(stat: &FileStat) -> DescriptorStat {
+    use super::types::Datetime;
+
+    let metadata = &stat.metadata;
+    let time = |ns| Some(Datetime::of_ns(ns));
+    DescriptorStat {
+        file_type: metadata.file_type.into(),
+        link_count: metadata.nlink.into(),
+        size: metadata.size,
+        data_access_timestamp: time(metadata.times.atim),
+        data_modification_timestamp: time(metadata.times.mtim),
+        status_change_timestamp: time(metadata.times.ctim),
+    }
+}
+
+fn set_times_at(
+    process: &mut Process,
+    (dir, flags, path, access, modification): (
+        Handle,
+        PathFlags,
+        String,
+        NewTimestamp,
+        NewTimestamp,
+    ),
+) -> Answer<()> {
+    process.on_path(&dir, &path, |process, fd| {
+        let (access, modification) = (access.set_time()?, modification.set_time()?);
+        let follow = follow(flags);
+        Ok(process.guest.path_filestat_set_times(fd, follow, &path, access, modification)?)
+    })
+}
+
+fn link_at(
+    process: &mut Process,
+    (old_dir, flags, old_path, new_dir, new_path): (Handle, PathFlags, String, Handle, String),
+) -> Answer<()> {
+    let to = process.fd_of(&new_dir)?;
+    process.on_path(&old_dir, &old_path, |process, from| {
+        process.check_path(&new_path)?;
+        Ok(process.guest.path_link((from, &old_path), follow(flags), (to, &new_path))?)
+    })
+}
+
+fn open_at(
+    process: &mut Process,
+    (dir, path_flags, path, open_flags, flags): (
+        Handle,
+        PathFlags,
+        String,
+        OpenFlags,
+        DescriptorFlags,
+    ),
+) -> Answer<Handle> {
+    let fd = process.on_path(&dir, &path, |process, fd| {
+        let oflags = OFlags {
+            creat: open_flags.contains(OpenFlags::CREATE),
+            directory: open_flags.contains(OpenFlags::DIRECTORY),
+            excl: open_flags.contains(OpenFlags::EXCLUSIVE),
+            trunc: open_flags.contains(OpenFlags::TRUNCATE),
+        };
+        let (mut rights, mut fdflags) = (0, 0);
+        for (flag, right, fdflag) in [
+            (DescriptorFlags::READ, rights::FD_READ, 0),
+            (DescriptorFlags::WRITE, rights::FD_WRITE, 0),
+            (DescriptorFlags::FILE_INTEGRITY_SYNC, 0, FdFlags::SYNC.bits()),
+            (DescriptorFlags::DATA_INTEGRITY_SYNC, 0, FdFlags::DSYNC.bits()),
+            (DescriptorFlags::REQUESTED_WRITE_SYNC, 0, FdFlags::RSYNC.bits()),
+        ] {
+            if flags.contains(flag) {
+                rights |= right;
+                fdflags |= u32::from(fdflag);
+            }
+        }
+        let fdflags = FdFlags::from_bits(fdflags).ok_or(Errno::Inval)?;
+        Ok(process.guest.path_open(fd, follow(path_flags), &path, oflags, rights, fdflags)?)
+    })?;
+    match fd {
+        Ok(fd) => process.add(Descriptor { fd, is_kept: true }).map(Ok),
+        Err(code) => Ok(Err(code)),
+    }
+}
+
+fn readlink_at(process: &mut Process, (dir, path): (Handle, String)) -> Answer<String> {
+    process.on_path(&dir, &path, |process, fd| {
+        let text = process.guest.path_readlink(fd, &path)?;
+        // As in wasmtime: an absolute path means nothing to a component.
+        if text.starts_with('/') { Err(Errno::Perm.into()) } else { Ok(text.to_owned()) }
+    })
+}
+
+fn remove_directory_at(process: &mut Process, (dir, path): (Handle, String)) -> Answer<()> {
+    process
+        .on_path(&dir, &path, |process, fd| Ok(process.guest.path_remove_directory(fd, &path)?))
+}
+
+fn rename_at(
+    process: &mut Process,
+    (old_dir, old_path, new_dir, new_path): (Handle, String, Handle, String),
+) -> Answer<()> {
+    let to = process.fd_of(&new_dir)?;
+    process.on_path(&old_dir, &old_path, |process, from| {
+        process.check_path(&new_path)?;
+        Ok(process.guest.path_rename((from, &old_path), (to, &new_path))?)
+    })
+}
+
+fn symlink_at(process: &mut Process, (dir, text, path): (Handle, String, String)) -> Answer<()> {
+    process.on_path(&dir, &path, |process, fd| {
+        process.check_path(&text)?;
+        Ok(process.guest.path_symlink(&text, fd, &path)?)
+    })
+}
+
+fn unlink_file_at(process: &mut Process, (dir, path): (Handle, String)) -> Answer<()> {
+    process.on_path(&dir, &path, |process, fd| Ok(process.guest.path_unlink_file(fd, &path)?))
+}
+
+fn is_same_object(process: &mut Process, (one, other): (Handle, Handle)) -> Result<bool, Halt> {
+    let fds = [process.fd_of(&one)?, process.fd_of(&other)?];
+    trace!(process.guest, "fd={}, fd={}", fds[0], fds[1]);
+    let [one, other] = fds.map(|fd| process.guest.fd_filestat_get(fd));
+    let (one, other) = (one.map_err(Halt::Unsaid)?, other.map_err(Halt::Unsaid)?);
+    Ok((one.dev, one.metadata.ino) == (other.dev, other.metadata.ino))
+}
+
+fn metadata_hash(process: &mut Process, (file,): (Handle,)) -> Answer<MetadataHashValue> {
+    let fd = process.fd_of(&file)?;
+    trace!(process.guest, "fd={fd}");
+    let answer = process.guest.fd_filestat_get(fd).map(|stat| hash_of(&stat));
+    process.answer(answer.map_err(Fault::from))
+}
+
+fn metadata_hash_at(
+    process: &mut Process,
+    (dir, flags, path): (Handle, PathFlags, String),
+) -> Answer<MetadataHashValue> {
+    process.on_path(&dir, &path, |process, fd| {
+        Ok(hash_of(&process.guest.path_filestat_get(fd, follow(flags), &path)?))
+    })
+}
+
+/// What is unique to a file: libraries show the lower half as its inode number.
+fn hash_of(stat: &FileStat) -> MetadataHashValue {
+    MetadataHashValue { lower: stat.metadata.ino, upper: stat.dev }
+}
+
+fn filesystem_error_code(
+    process: &mut Process,
+    (error,): (Resource<IoError>,),
+) -> Result<Option<ErrorCode>, Halt> {
+    let IoError { errno, is_of_file } = *process.resource(&error)?;
+    trace!(process.guest, "{}", errno.name());
+    Ok(is_of_file.then(|| errno.into()))
+}

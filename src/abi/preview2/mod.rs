@@ -1,0 +1,116 @@
+//! WASI 0.2 (preview2): what components import.
+//!
+//! Each function makes calls on the same [`Guest`](crate::kernel::guest::Guest) as those of preview1, so that limits,
+//! policy, the trace and the tape hold for components, too. A handle of a component is an index into the table of its
+//! process: [`Resources`].
+//!
+//! Source: the WIT documents of WASI 0.2. All versions 0.2.x are one: later ones only add functions.
+
+mod call;
+mod cli;
+mod clocks;
+mod errors;
+mod filesystem;
+mod input;
+mod io;
+mod output;
+mod poll;
+mod preopens;
+mod random;
+mod resources;
+mod sockets;
+mod types;
+
+use wasmtime::component::{LinkerInstance, ResourceType};
+
+use super::Process;
+use call::Functions;
+pub(super) use resources::Resources;
+
+/// The export of a component that is its program: an instance with the function `run`. The name goes on with a version.
+pub const RUN: &str = "wasi:cli/run@0.2.";
+
+/// Defines the function `name` of `interface`, whose name has no version, in `instance`; returns whether guests have it.
+///
+/// # Errors
+/// The name is already defined.
+pub fn define_function(
+    instance: &mut LinkerInstance<'_, Process>,
+    interface: &str,
+    name: &str,
+) -> wasmtime::Result<bool> {
+    let functions = &mut Functions::new(instance, name);
+    match interface {
+        "wasi:cli/environment" => cli::environment(functions),
+        "wasi:cli/exit" => cli::exit(functions),
+        "wasi:cli/stdin" => cli::stdin(functions),
+        "wasi:cli/stdout" => cli::stdout(functions),
+        "wasi:cli/stderr" => cli::stderr(functions),
+        "wasi:cli/terminal-stdin" => cli::terminal_stdin(functions),
+        "wasi:cli/terminal-stdout" => cli::terminal_stdout(functions),
+        "wasi:cli/terminal-stderr" => cli::terminal_stderr(functions),
+        "wasi:clocks/monotonic-clock" => clocks::monotonic_clock(functions),
+        "wasi:clocks/timezone" => clocks::timezone(functions),
+        "wasi:clocks/wall-clock" => clocks::wall_clock(functions),
+        "wasi:filesystem/preopens" => preopens::preopens(functions),
+        "wasi:filesystem/types" => filesystem::types(functions),
+        "wasi:io/error" => io::error(functions),
+        "wasi:io/poll" => poll::poll(functions),
+        "wasi:io/streams" => io::streams(functions),
+        "wasi:random/insecure" => random::insecure(functions),
+        "wasi:random/insecure-seed" => random::insecure_seed(functions),
+        "wasi:random/random" => random::random(functions),
+        "wasi:sockets/instance-network" => sockets::instance_network(functions),
+        "wasi:sockets/ip-name-lookup" if !name.starts_with('[') => {
+            sockets::ip_name_lookup(functions)
+        }
+        "wasi:sockets/ip-name-lookup" | "wasi:sockets/tcp" | "wasi:sockets/udp" => {
+            sockets::of_a_socket(functions)
+        }
+        "wasi:sockets/tcp-create-socket" => sockets::tcp_create_socket(functions),
+        "wasi:sockets/udp-create-socket" => sockets::udp_create_socket(functions),
+        _ => Ok(false),
+    }
+}
+
+/// Defines the resource `name`, of any interface of WASI, in `instance`; returns whether guests have it.
+///
+/// # Errors
+/// The name is already defined.
+pub fn define_resource(
+    instance: &mut LinkerInstance<'_, Process>,
+    name: &str,
+) -> wasmtime::Result<bool> {
+    match name {
+        "descriptor" => resources::define::<filesystem::Descriptor>(instance, name)?,
+        "directory-entry-stream" => {
+            resources::define::<filesystem::DirectoryEntryStream>(instance, name)?;
+        }
+        "error" => resources::define::<errors::IoError>(instance, name)?,
+        "input-stream" => resources::define::<input::InputStream>(instance, name)?,
+        "network" => resources::define::<sockets::Network>(instance, name)?,
+        "output-stream" => resources::define::<output::OutputStream>(instance, name)?,
+        "pollable" => resources::define::<poll::Pollable>(instance, name)?,
+        // There are none.
+        "terminal-input" => none::<cli::TerminalInput>(instance, name)?,
+        "terminal-output" => none::<cli::TerminalOutput>(instance, name)?,
+        "resolve-address-stream" => none::<sockets::ResolveAddressStream>(instance, name)?,
+        "tcp-socket" => none::<sockets::TcpSocket>(instance, name)?,
+        "udp-socket" => none::<sockets::UdpSocket>(instance, name)?,
+        "incoming-datagram-stream" => none::<sockets::IncomingDatagramStream>(instance, name)?,
+        "outgoing-datagram-stream" => none::<sockets::OutgoingDatagramStream>(instance, name)?,
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// Defines a resource of which there are no values.
+///
+/// # Errors
+/// The name is already defined.
+pub fn none<T: 'static>(
+    instance: &mut LinkerInstance<'_, Process>,
+    name: &str,
+) -> wasmtime::Result<()> {
+    instance.resource(name, ResourceType::host::<T>(), |_, _| Ok(()))
+}

@@ -1,0 +1,213 @@
+//! Streams that a component writes.
+
+use wasmtime::component::Resource;
+
+use super::call::Halt;
+use super::errors::{Failure, IoError};
+use super::filesystem::write_at;
+use crate::abi::Process;
+use crate::base::errno::Errno;
+use crate::kernel::guest::{Buffers, Fault, Range, Subscription, SubscriptionKind, rights};
+use crate::kernel::vfs::FileType;
+
+/// Bytes that may be written at once to what never waits.
+const PERMIT_BYTES: u64 = 1 << 20;
+
+/// `wasi:io/streams.output-stream`
+#[derive(Clone, Copy)]
+pub(super) struct OutputStream {
+    pub fd: u32,
+    place: Place,
+    /// Whether the stream keeps the descriptor open.
+    pub is_kept: bool,
+    is_closed: bool,
+    /// Bytes that the last `check-write` allows.
+    permit: u64,
+}
+
+/// Where the next bytes go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    At(u64),
+    End,
+    /// It has no places: a pipe, a device, a stream of the machine.
+    Next,
+}
+
+impl OutputStream {
+    /// Standard output, or error.
+    pub fn standard(fd: u32) -> Self {
+        Self { fd, place: Place::Next, is_kept: false, is_closed: false, permit: 0 }
+    }
+
+    /// Writes to the descriptor `fd` at `offset`, or at its end.
+    ///
+    /// # Errors
+    /// `EBADF` unless it was opened for writing; `EISDIR`.
+    pub fn of_file(process: &mut Process, fd: u32, offset: Option<u64>) -> Result<Self, Fault> {
+        let stat = process.guest.fd_fdstat_get(fd)?;
+        let place = match (stat.file_type, offset) {
+            (FileType::Directory, _) => return Err(Errno::Isdir.into()),
+            _ if stat.rights_base & rights::FD_WRITE == 0 => return Err(Errno::Badf.into()),
+            (FileType::RegularFile, Some(offset)) => Place::At(offset),
+            (FileType::RegularFile, None) => Place::End,
+            _ => Place::Next,
+        };
+        Ok(Self { fd, place, is_kept: true, is_closed: false, permit: 0 })
+    }
+
+    /// Whether a write never waits.
+    pub fn is_file(&self) -> bool {
+        self.place != Place::Next
+    }
+}
+
+/// Bytes that may be written to `stream` now.
+///
+/// # Errors
+/// `Closed` after a failed write.
+pub(super) fn check_write(
+    process: &mut Process,
+    stream: &Resource<OutputStream>,
+) -> Result<u64, Failure> {
+    let OutputStream { fd, place, is_closed, .. } = *process.resource(stream)?;
+    if is_closed {
+        return Err(Failure::Closed);
+    }
+    let permit = match place {
+        Place::Next => process.guest.fd_room(fd).map_err(Halt::Unsaid)?.unwrap_or(PERMIT_BYTES),
+        Place::At(_) | Place::End => PERMIT_BYTES,
+    };
+    if permit == 0 {
+        // Whoever asks again and again waits for another process.
+        process.guest.sched_yield()?;
+    }
+    process.resource(stream)?.permit = permit;
+    Ok(permit)
+}
+
+/// Checks that `stream` is open.
+///
+/// # Errors
+/// `Closed` after a failed write.
+pub(super) fn check_open(
+    process: &mut Process,
+    stream: &Resource<OutputStream>,
+) -> Result<(), Failure> {
+    if process.resource(stream)?.is_closed { Err(Failure::Closed) } else { Ok(()) }
+}
+
+/// As [`check_write`]; waits until there is room if the call `waits`.
+///
+/// # Errors
+/// As [`check_write`].
+pub(super) fn room(
+    process: &mut Process,
+    stream: &Resource<OutputStream>,
+    waits: bool,
+) -> Result<u64, Failure> {
+    let room = check_write(process, stream)?;
+    if room == 0 && waits {
+        let fd = process.resource(stream)?.fd;
+        let kind = SubscriptionKind::FdWrite(fd);
+        process.guest.poll_oneoff(&[Subscription { userdata: 0, kind }])?;
+        return check_write(process, stream);
+    }
+    Ok(room)
+}
+
+/// Writes `bytes`, which the last [`check_write`] allowed.
+///
+/// # Errors
+/// As [`write`]; a trap if it allowed fewer.
+pub(super) fn write_permitted(
+    process: &mut Process,
+    stream: &Resource<OutputStream>,
+    bytes: &[u8],
+) -> Result<(), Failure> {
+    check_permit(process, stream, bytes.len() as u64)?;
+    write(process, stream, bytes)?;
+    process.resource(stream)?.permit -= bytes.len() as u64;
+    Ok(())
+}
+
+/// `len` zeroes, which the last [`check_write`] allowed.
+///
+/// # Errors
+/// A trap if it allowed fewer.
+pub(super) fn zeroes(
+    process: &mut Process,
+    stream: &Resource<OutputStream>,
+    len: u64,
+) -> Result<Vec<u8>, Failure> {
+    check_permit(process, stream, len)?;
+    // At most the largest permit.
+    Ok(vec![0; len as usize])
+}
+
+fn check_permit(
+    process: &mut Process,
+    stream: &Resource<OutputStream>,
+    len: u64,
+) -> Result<(), Failure> {
+    if len <= process.resource(stream)?.permit {
+        return Ok(());
+    }
+    Err(Halt::Trap("more bytes are written than check-write allowed").into())
+}
+
+/// Writes `bytes` to `stream`, all or as far as it goes before an error.
+///
+/// # Errors
+/// An error of the file, after which the stream is closed; `Closed`.
+pub(super) fn write(
+    process: &mut Process,
+    stream: &Resource<OutputStream>,
+    bytes: &[u8],
+) -> Result<(), Failure> {
+    let OutputStream { fd, place, is_closed, .. } = *process.resource(stream)?;
+    if is_closed {
+        return Err(Failure::Closed);
+    }
+    let written = match place {
+        Place::Next => write_next(process, fd, bytes),
+        Place::At(offset) => write_all_at(process, fd, bytes, offset),
+        Place::End => process
+            .guest
+            .fd_filestat_get(fd)
+            .map_err(Fault::from)
+            .and_then(|stat| write_all_at(process, fd, bytes, stat.metadata.size)),
+    };
+    let stream = process.resource(stream)?;
+    match written {
+        Ok(()) => {
+            if let Place::At(offset) = place {
+                stream.place = Place::At(offset + bytes.len() as u64);
+            }
+            Ok(())
+        }
+        Err(Fault::Errno(errno)) => {
+            stream.is_closed = true;
+            Err(Failure::Errno(IoError { errno, is_of_file: place != Place::Next }))
+        }
+        Err(fault) => Err(fault.into()),
+    }
+}
+
+fn write_all_at(process: &mut Process, fd: u32, bytes: &[u8], offset: u64) -> Result<(), Fault> {
+    let end = offset.checked_add(bytes.len() as u64).ok_or(Errno::Fbig)?;
+    let mut at = offset;
+    while at < end {
+        let rest = bytes[(at - offset) as usize..].to_vec();
+        at += write_at(process, fd, rest, at)?.max(1);
+    }
+    Ok(())
+}
+
+/// Writes to what has no places. It may wait for room, and is then made again: the kernel knows how far it was.
+fn write_next(process: &mut Process, fd: u32, bytes: &[u8]) -> Result<(), Fault> {
+    let mut bytes = bytes.to_vec();
+    let range = Range { start: 0, len: bytes.len() };
+    let buffers = Buffers::new(&mut bytes, std::iter::once(range).collect());
+    process.guest.fd_write(fd, &buffers).map(|_| ())
+}
