@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # Rebuilds every committed .wasm, byte for byte, from the C and WAT sources in guest-examples/,
-# toolchains/demo/, toolchains/box/ and tests/guests/.
+# toolchains/demo/, toolchains/box/ and tests/guests/, and from those in Rust in tests/guests/rust/.
 #
 #   build.sh            rebuild in place
 #   build.sh --check    rebuild aside, name each committed file that differs, exit 1 if any does
 #
 # The C compiler is the clang of `belljar install clang`, which belljar runs: the programs are compiled under the bell
 # jar that they are for. BELLJAR names a belljar to use instead of the one that `cargo build` builds. The WAT assembler
-# comes from PyPI at a pinned version; a Python that has it is used as it is. All else is kept in target/guest-tools.
+# comes from PyPI at a pinned version, Rust from `rustup`; a Python that has it is used as it is. All else is kept in target/guest-tools.
 set -euo pipefail
 
 wasmtime_version=48.0.0 # package `wasmtime`: only its WAT assembler is used
+rust_version=1.95.0
+rust_target=wasm32-wasip2
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
@@ -88,6 +90,23 @@ build_wat() { # SOURCE OUTPUT
 open(sys.argv[2], "wb").write(wasmtime.wat2wasm(open(sys.argv[1], encoding="utf-8").read()))' "$1" "$2"
 }
 
+build_rust() { # FOLDER: builds the programs of tests/guests/rust into FOLDER
+    local name
+    [ "$(rustc --version | cut -d ' ' -f 2)" = $rust_version ] ||
+        die "rustc $rust_version is needed for tests/guests/rust: run \`rustup toolchain install $rust_version\`, and set RUSTUP_TOOLCHAIN to it"
+    [ -e "$(rustc --print target-libdir --target $rust_target)" ] ||
+        die "the target $rust_target is needed for tests/guests/rust: run \`rustup target add $rust_target\`"
+    RUSTFLAGS="--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo --remap-path-prefix=$root=/belljar" \
+        cargo build --quiet --locked --release --target $rust_target \
+        --manifest-path tests/guests/rust/Cargo.toml --target-dir "$tools/rust"
+    for name in tests/guests/rust/*/; do
+        name=$(basename "$name")
+        # A file name of this repository has no hyphens.
+        cp "$tools/rust/$rust_target/release/$name.wasm" "$1/${name//-/_}.wasm"
+        chmod 644 "$1/${name//-/_}.wasm"
+    done
+}
+
 output_of() { # SOURCE -> the .wasm beside it; a .wat that shares its name with a .c gets `_wat`
     case $1 in
         *.c) echo "${1%.c}.wasm" ;;
@@ -109,12 +128,20 @@ build_all() { # FOLDER: builds into the same layout below FOLDER
                 *.wat) build_wat "$source" "$1/$output" ;;
             esac
             chmod 644 "$1/$output"
-            # The promise is about bytes: a path of this machine in them would break it elsewhere.
-            if LC_ALL=C grep -qaF -e "$root" -e "$1" "$1/$output"; then
-                die "$output contains a path of this machine"
-            fi
+            expect_no_path "$1/$output" "$1"
         done
     done
+    build_rust "$1/tests/guests"
+    for output in "$1"/tests/guests/*.wasm; do
+        expect_no_path "$output" "$1"
+    done
+}
+
+# The promise is about bytes: a path of this machine in them would break it elsewhere.
+expect_no_path() { # FILE FOLDER
+    if LC_ALL=C grep -qaF -e "$root" -e "$2" -e /.cargo/ "$1"; then
+        die "$1 contains a path of this machine"
+    fi
 }
 
 compare() { # FOLDER: the committed files against those built below FOLDER

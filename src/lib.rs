@@ -70,8 +70,8 @@ pub mod toolchain;
 pub use base::digest::Digest;
 pub use base::errno::Errno;
 pub use engine::{
-    CompileProgress, Engine, EngineConfig, EngineError, Module, Outcome, Program, ProgramError,
-    RunError, Tier, TierChoice, Trap, UnknownImports,
+    CompileProgress, Encoding, Engine, EngineConfig, EngineError, Module, Outcome, Program,
+    ProgramError, RunError, Tier, TierChoice, Trap, UnknownImports,
 };
 pub use kernel::guest::{Preopen, Reach};
 pub use kernel::io::stdio::{Input, OutputStream, Stdio};

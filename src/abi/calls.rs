@@ -128,7 +128,9 @@ impl Calls {
         }
     }
 
-    /// A call of `function` begins.
+    /// A call of `function` begins. Apart from what calls it, which is a part of every import.
+    #[cold]
+    #[inline(never)]
     pub(super) fn begin(&mut self, function: &Arc<Function>, args: &[u64]) {
         self.current = Some((function.clone(), SmallVec::from_slice(args)));
     }

@@ -3,23 +3,27 @@
 use std::collections::BTreeSet;
 
 use wasm_encoder::RawSection;
+use wasmparser::component_types::ComponentEntityType;
 use wasmparser::{
     BinaryReaderError, CompositeInnerType, ExternalKind, Operator, Parser, Payload, TypeRef,
+    Validator, WasmFeatures,
 };
+use wasmtime::component;
 
 use super::generator::Generator;
 use super::validate::expect_valid;
+use super::module::Encoding;
 use super::{Engine, Module, Program, ProgramError};
-use crate::abi::belljar;
+use crate::abi::{belljar, preview2};
 
 /// What a module needs and is, by its sections and instructions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ModuleInfo {
-    /// It exports the function `_start`: it is a program, not a library.
+    /// It exports the function `_start`, or the interface `wasi:cli/run`: it is a program, not a library.
     pub is_command: bool,
-    /// The functions that it exports, in their order.
+    /// The functions that it exports, in their order; all exports of a component.
     pub exports: Vec<String>,
-    /// What it imports, as pairs of module and name.
+    /// What it imports, as pairs of module, or interface, and name.
     pub imports: BTreeSet<(String, String)>,
     /// Those of them that belljar does not define, as `module.name`. A call of such a function is a trap.
     pub unknown_imports: Vec<String>,
@@ -33,6 +37,9 @@ impl ModuleInfo {
     /// # Errors
     /// [`ProgramError`]: `Invalid`, `SharedMemory`, `Import` and `Mismatch`, as for [`Program::new`].
     pub fn of(engine: &Engine, module: &Module) -> Result<Self, ProgramError> {
+        if module.encoding() == Encoding::Component {
+            return Self::of_component(engine, module);
+        }
         let bytes = module.bytes()?;
         let knows_all =
             engine.0.backends.first(engine.config(), Generator::Optimizing, module.encoding())?;
@@ -51,10 +58,83 @@ impl ModuleInfo {
         Ok(Self { is_command, exports, imports, unknown_imports, proposals })
     }
 
+    /// As [`ModuleInfo::of`]: the interfaces stand for modules, and the exports are all that it exports.
+    fn of_component(engine: &Engine, component: &Module) -> Result<Self, ProgramError> {
+        let invalid = |message: String| ProgramError::Invalid {
+            name: component.name().to_owned(),
+            message,
+        };
+        let bytes = component.bytes()?;
+        let validated = Validator::new_with_features(WasmFeatures::all()).validate_all(&bytes);
+        let types = validated.map_err(|error| invalid(error.to_string()))?;
+        let types = types.as_ref();
+        let names = outer_names(&bytes).map_err(|error| invalid(error.to_string()))?;
+        let backends = &engine.0.backends;
+        let backend =
+            backends.first(engine.config(), Generator::Optimizing, Encoding::Component)?;
+        let mut linker = component::Linker::new(&backend.engine);
+        let (mut imports, mut unknown_imports) = (BTreeSet::new(), Vec::new());
+        for interface in &names.imports {
+            let item = types.component_item_for_import(interface).map(|item| item.ty);
+            let Some(ComponentEntityType::Instance(instance)) = item else {
+                imports.insert((interface.to_owned(), String::new()));
+                unknown_imports.push(interface.to_owned());
+                continue;
+            };
+            let mut defined = linker.instance(interface).map_err(|it| invalid(it.to_string()))?;
+            for (name, item) in &types[instance].exports {
+                if !matches!(item.ty, ComponentEntityType::Func(_)) {
+                    continue;
+                }
+                imports.insert((interface.to_owned(), name.clone()));
+                let is_known = preview2::name(interface).is_some_and(|known| {
+                    preview2::define_function(&mut defined, known, name).unwrap_or(false)
+                });
+                if !is_known {
+                    unknown_imports.push(format!("{interface}#{name}"));
+                }
+            }
+        }
+        let exports = names.exports;
+        let is_command = exports.iter().any(|name| name.starts_with(preview2::RUN));
+        let proposals = BTreeSet::from(["component-model".to_owned()]);
+        Ok(Self { is_command, exports, imports, unknown_imports, proposals })
+    }
+
     /// Whether it can ask its host for operations by name. What it does depends on the answers, too, where a run has any.
     pub fn asks_host(&self) -> bool {
         self.imports.iter().any(|(module, name)| module == belljar::MODULE && name == "host_call")
     }
+}
+
+/// The names of what a component itself imports and exports, in their order.
+#[derive(Default)]
+struct OuterNames {
+    imports: Vec<String>,
+    exports: Vec<String>,
+}
+
+/// Those of the valid component `bytes`.
+fn outer_names(bytes: &[u8]) -> Result<OuterNames, BinaryReaderError> {
+    let (mut names, mut depth) = (OuterNames::default(), 0_u32);
+    for payload in Parser::new(0).parse_all(bytes) {
+        match payload? {
+            Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
+            Payload::End(_) => depth = depth.saturating_sub(1),
+            Payload::ComponentImportSection(imports) if depth == 0 => {
+                for import in imports {
+                    names.imports.push(import?.name.name.to_owned());
+                }
+            }
+            Payload::ComponentExportSection(exports) if depth == 0 => {
+                for export in exports {
+                    names.exports.push(export?.name.name.to_owned());
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(names)
 }
 
 #[derive(Default)]

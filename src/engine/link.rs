@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use wasmtime::component::types::ComponentItem;
-use wasmtime::component::{self, Component, LinkerInstance};
+use wasmtime::component::{self, Component, LinkerInstance, ResourceType};
 use wasmtime::{Caller, ExternType, InstancePre, Linker, Val};
 
 use super::backend::Backend;
@@ -200,33 +200,42 @@ fn link_component(
 ) -> Result<component::InstancePre<Process>, ProgramError> {
     let mut linker = component::Linker::new(engine);
     let ty = component.component_type();
+    let mut resources = Vec::new();
     for (name, import) in ty.imports(engine) {
         let ComponentItem::ComponentInstance(interface) = import.ty else {
-            define_item(&mut linker.root(), None, name, &import.ty, unknown)?;
+            define_item(&mut linker.root(), None, name, &import.ty, &mut resources, unknown)?;
             continue;
         };
         let instance = linker.instance(name);
         let mut instance = instance.map_err(|error| unknown.mismatch(&error))?;
         for (item, export) in interface.exports(engine) {
-            define_item(&mut instance, Some(name), item, &export.ty, unknown)?;
+            define_item(&mut instance, Some(name), item, &export.ty, &mut resources, unknown)?;
         }
     }
     linker.instantiate_pre(component).map_err(|error| unknown.mismatch(&error))
 }
 
-/// Defines `item`, of the imported `interface` or of none, in `instance`.
+/// Defines `item`, of the imported `interface` or of none, in `instance`. `resources` are those that were defined: what
+/// names one of them again is the same one, and needs no definition.
 fn define_item(
     instance: &mut LinkerInstance<'_, Process>,
     interface: Option<&str>,
     item: &str,
     ty: &ComponentItem,
+    resources: &mut Vec<ResourceType>,
     unknown: &mut Unknown<'_>,
 ) -> Result<(), ProgramError> {
     let spelled = || match interface {
         Some(interface) => format!("{interface}#{item}"),
         None => item.to_owned(),
     };
-    let known = interface.and_then(preview2_name);
+    if let ComponentItem::Resource(ty) = ty {
+        if resources.contains(ty) {
+            return Ok(());
+        }
+        resources.push(*ty);
+    }
+    let known = interface.and_then(preview2::name);
     let defined = match (ty, known) {
         (ComponentItem::ComponentFunc(_), Some(known)) => {
             preview2::define_function(instance, known, item)
@@ -253,12 +262,6 @@ fn define_item(
         }
     };
     defined.map_err(|error| unknown.mismatch(&error))
-}
-
-/// The name without its version, if that is one of WASI 0.2.
-fn preview2_name(interface: &str) -> Option<&str> {
-    let (name, version) = interface.split_once('@')?;
-    (name.starts_with("wasi:") && version.starts_with("0.2.")).then_some(name)
 }
 
 /// A stub for an import that is not defined was called.

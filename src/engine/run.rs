@@ -195,7 +195,8 @@ async fn start(
         let functions = instance.exports(&mut *store).filter(|it| it.clone().into_func().is_some());
         let exports = functions.map(|function| function.name().to_owned());
         let exports = exports.filter(|name| name != prepare::START).collect();
-        return Err(RunError::NoStart { program: program.name().to_owned(), exports });
+        let (program, wanted) = (program.name().to_owned(), "function \"_start\" or \"\"");
+        return Err(RunError::NoStart { program, wanted, exports });
     };
     // As in wasmtime's command line, a library is initialized before its empty-named export is called.
     for name in ["_initialize", main] {
@@ -246,7 +247,8 @@ async fn run_component(
     let exports = || ty.exports(pre.engine()).map(|(name, _)| name);
     let Some(interface) = exports().find(|name| name.starts_with(preview2::RUN)) else {
         let exports = exports().map(str::to_owned).collect();
-        return Err(RunError::NoStart { program: name(), exports });
+        let wanted = "interface \"wasi:cli/run\" of WASI 0.2";
+        return Err(RunError::NoStart { program: name(), wanted, exports });
     };
     let run = pre.component().get_export_index(None, interface);
     let run = run.and_then(|it| pre.component().get_export_index(Some(&it), "run"));

@@ -19,6 +19,7 @@ const DOCUMENTS: &[(&str, Option<&str>)] = &[
     ("README.md", None),
     ("docs/cli.md", None),
     ("docs/caching.md", None),
+    ("docs/components.md", None),
     ("docs/shell.md", None),
     ("docs/sandbox.md", None),
     ("docs/determinism.md", None),

@@ -7,6 +7,7 @@ mod apply_kills;
 mod circles;
 mod cli;
 mod code_cache;
+mod components;
 mod conformance;
 mod corpus;
 mod determinism;

@@ -8,7 +8,7 @@ use wasmtime::{AsContextMut, StoreContextMut};
 use super::types::ErrorCode;
 use crate::abi::{Answer, Process, finish, pause, uncounted_time};
 use crate::base::errno::Errno;
-use crate::kernel::guest::Fault;
+use crate::kernel::guest::{Fault, Guest};
 use crate::kernel::machine::limits::Stop;
 
 /// Why a call has no answer.
@@ -126,7 +126,25 @@ impl<'a, 'l> Functions<'a, 'l> {
         (R,): ComponentNamedList + Lower,
     {
         self.instance.func_wrap_async(name, move |store, params: P| {
-            Box::new(async move { Ok((call_waiting(store, name, params, body).await?,)) })
+            let begin = Guest::begin_call;
+            Box::new(async move { Ok((call_waiting(store, name, begin, params, body).await?,)) })
+        })
+    }
+
+    /// As [`Functions::waits`], for a call that reads a clock: see [`Functions::reads_clock`].
+    pub fn waits_reading_clock<P, R>(
+        &mut self,
+        name: &'static str,
+        body: fn(&mut Process, &P) -> Result<R, Halt>,
+    ) -> wasmtime::Result<()>
+    where
+        P: ComponentNamedList + Lift + Send + Sync + 'static,
+        R: Send + 'static,
+        (R,): ComponentNamedList + Lower,
+    {
+        self.instance.func_wrap_async(name, move |store, params: P| {
+            let begin = Guest::begin_clock_call;
+            Box::new(async move { Ok((call_waiting(store, name, begin, params, body).await?,)) })
         })
     }
 
@@ -140,7 +158,7 @@ impl<'a, 'l> Functions<'a, 'l> {
         P: ComponentNamedList + Lift + Send + Sync + 'static,
     {
         self.instance.func_wrap_async(name, move |store, params: P| {
-            Box::new(call_waiting(store, name, params, body))
+            Box::new(call_waiting(store, name, Guest::begin_call, params, body))
         })
     }
 
@@ -208,11 +226,12 @@ pub(super) fn call<R: 'static>(
 async fn call_waiting<P, R: 'static>(
     mut store: StoreContextMut<'_, Process>,
     name: &'static str,
+    begin: fn(&mut Guest, &'static str),
     params: P,
     body: fn(&mut Process, &P) -> Result<R, Halt>,
 ) -> wasmtime::Result<R> {
     store.data_mut().charge_stack().map_err(wasmtime::Error::new)?;
-    store.data_mut().guest.begin_call(name);
+    begin(&mut store.data_mut().guest, name);
     let mut answer = body(store.data_mut(), &params);
     while matches!(answer, Err(Halt::Wait)) {
         pause(&mut store.as_context_mut()).await?;

@@ -30,6 +30,12 @@ pub(super) use resources::Resources;
 /// The export of a component that is its program: an instance with the function `run`. The name goes on with a version.
 pub const RUN: &str = "wasi:cli/run@0.2.";
 
+/// The name of `interface` without its version, if that is one of WASI 0.2.
+pub fn name(interface: &str) -> Option<&str> {
+    let (name, version) = interface.split_once('@')?;
+    (name.starts_with("wasi:") && version.starts_with("0.2.")).then_some(name)
+}
+
 /// Defines the function `name` of `interface`, whose name has no version, in `instance`; returns whether guests have it.
 ///
 /// # Errors

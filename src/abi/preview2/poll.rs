@@ -14,7 +14,7 @@ interface! {
     /// `wasi:io/poll`
     poll:
     "[method]pollable.block" => does_waiting(block),
-    "[method]pollable.ready" => waits(ready),
+    "[method]pollable.ready" => waits_reading_clock(ready),
     "poll" => waits(poll_list),
 }
 

@@ -25,6 +25,8 @@ pub(in crate::abi) struct Resources {
     users: Vec<u32>,
     /// The errno that the call which is being made answers, for the trace.
     pub(super) failed: Option<Errno>,
+    /// The answer of `insecure-seed`, once asked for.
+    pub(super) insecure_seed: Option<(u64, u64)>,
 }
 
 #[derive(Default)]

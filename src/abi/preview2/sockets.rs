@@ -60,7 +60,7 @@ pub(super) enum ResolveAddressStream {}
 #[derive(Clone, Copy, ComponentType, Lift, Lower)]
 #[component(enum)]
 #[repr(u8)]
-#[expect(dead_code, reason = "the type has all codes, the host answers one")]
+#[expect(dead_code, reason = "the type has all codes, the host answers two")]
 enum ErrorCode {
     #[component(name = "unknown")]
     Unknown,
@@ -136,5 +136,6 @@ fn resolve_addresses(
     (_, name): (Resource<Network>, String),
 ) -> Result<Resource<ResolveAddressStream>, ErrorCode> {
     trace!(process.guest, "{name:?}");
-    Err(ErrorCode::AccessDenied)
+    // As wasmtime answers if it may not look names up.
+    Err(ErrorCode::PermanentResolverFailure)
 }

@@ -95,7 +95,7 @@ fn exported(exports: &[String]) -> String {
     let names: Vec<String> =
         exports.iter().take(EXPORTS_NAMED_MAX).map(|name| format!("{name:?}")).collect();
     match exports.len().checked_sub(names.len()) {
-        _ if names.is_empty() => "it exports no function".to_owned(),
+        _ if names.is_empty() => "it exports nothing that can be called".to_owned(),
         Some(more @ 1..) => format!("it exports {} and {more} more", names.join(", ")),
         _ => format!("it exports {}", names.join(", ")),
     }
@@ -104,15 +104,17 @@ fn exported(exports: &[String]) -> String {
 /// A program could not be started.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
-    /// The module has no function to start with.
+    /// The module or component has nothing to start with.
     #[error(
-        "{program} is a library, not a command: it exports no function \"_start\" or \"\"; {}",
+        "{program} is a library, not a command: it exports no {wanted}; {}",
         exported(.exports)
     )]
     NoStart {
         /// The program.
         program: String,
-        /// The names of the functions that it exports.
+        /// What it lacks.
+        wanted: &'static str,
+        /// The names of the functions that it exports, or of all that a component exports.
         exports: Vec<String>,
     },
     /// A start function has parameters or results.

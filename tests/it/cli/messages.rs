@@ -23,7 +23,7 @@ fn bad_input_says_what_where_and_what_to_do() {
         (&["text.wasm"], 126, &["text.wasm", "not a WebAssembly module", "[package"]),
         (&["empty.wasm"], 126, &["empty.wasm", "nothing"]),
         (&["cut.wasm"], 126, &["cut.wasm", "offset"]),
-        (&["component.wasm"], 126, &["component", "yet", "wasm32-wasip1"]),
+        (&["component.wasm"], 126, &["component.wasm", "library", "wasi:cli/run"]),
         (&["bad.wat"], 126, &["bad.wat", "1:10"]),
         (&["memory.wat"], 126, &["memory env.m", "which belljar does not define"]),
         (&["library.wat"], 126, &["_start", "library"]),

@@ -31,6 +31,10 @@ use self::native::{Native, Rules};
 use crate::support::plans::Chance;
 use crate::support::{engine, number_from_env, package, replays, tree};
 
+/// Targets of rustc: its programs are modules, or components.
+const MODULE: &str = "wasm32-wasip1";
+const COMPONENT: &str = "wasm32-wasip2";
+
 /// Calls of a sequence.
 const CALLS: usize = 60;
 
@@ -251,21 +255,22 @@ fn c_guest(module: &str) -> Guest {
     Guest { native, module, calls: &C_CALLS, has_slots: true, rule: true, is_composed: false }
 }
 
-/// A Rust program, built for this machine's target and for WASI.
-fn std_guest() -> Option<Guest> {
+/// A Rust program, built for this machine's target and for `target`, one of WASI.
+fn std_guest(target: &str) -> Option<Guest> {
     let source = package().join("tests/guests/std_paths.rs");
     let rustc = || {
         let mut command = Command::new(std::env::var("RUSTC").unwrap_or("rustc".to_owned()));
         command.args(["--edition", "2024", "-O", "-C", "strip=symbols"]).arg(&source);
         command
     };
-    let module = match built("std_paths.wasm", rustc().args(["--target", "wasm32-wasip1"])) {
+    let name = format!("std_paths-{target}.wasm");
+    let module = match built(&name, rustc().args(["--target", target])) {
         Ok(module) => module,
         Err(why) if std::env::var_os("BELLJAR_REQUIRE_WASI_TARGET").is_some() => {
-            panic!("rustc builds nothing for WASI: run `rustup target add wasm32-wasip1`: {why}")
+            panic!("rustc builds nothing for WASI: run `rustup target add {target}`: {why}")
         }
         Err(_) => {
-            println!("skipped: run `rustup target add wasm32-wasip1`");
+            println!("skipped: run `rustup target add {target}`");
             return None;
         }
     };
@@ -304,13 +309,20 @@ fn program_with_known_results_acts_as_natively() {
     let calls = &CURRENT_DIR_CALLS;
     let guest = Guest { rule: false, calls, ..c_guest("paths_with_libbelljar") };
     compare(&guest, Way::Known, 9);
-    let Some(guest) = std_guest() else { return };
+    let Some(guest) = std_guest(MODULE) else { return };
     compare(&guest, Way::Known, 10);
 }
 
 #[test]
 fn rust_std_acts_in_the_worktree_as_natively() {
-    let Some(guest) = std_guest() else { return };
+    let Some(guest) = std_guest(MODULE) else { return };
     compare(&guest, Way::Default, 6);
     compare(&guest, Way::NoWorktree, 7);
+}
+
+#[test]
+fn rust_std_in_a_component_acts_as_natively() {
+    let Some(guest) = std_guest(COMPONENT) else { return };
+    compare(&guest, Way::Default, 11);
+    compare(&guest, Way::NoWorktree, 12);
 }
