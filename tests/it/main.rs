@@ -58,6 +58,7 @@ mod shell;
 #[cfg(feature = "import")]
 mod signatures;
 mod subprocess;
+mod subprocess_files;
 mod subprocess_stream;
 mod support;
 mod tape;

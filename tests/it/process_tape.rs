@@ -143,6 +143,9 @@ prop_compose! {
             failure: status.err().and_then(Result::err).flatten(),
             profile,
             duration_ms,
+            inputs: Vec::new(),
+            changes: Vec::new(),
+            ended: None,
         }
     }
 }

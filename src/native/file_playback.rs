@@ -1,0 +1,316 @@
+//! Checks the files of replayed programs, and makes again what these changed.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::file_recording::show_on_disk;
+use super::files_error::FilesError;
+use super::made_files::{Making, vpath};
+use super::mismatch::Difference;
+use super::taped_files::{TapedChange, TapedState};
+use super::{MakeFiles, SubprocessFiles, TapeEntry};
+use crate::base::digest::Digest;
+use crate::kernel::machine::Machine;
+use crate::kernel::vfs::{
+    DiffKind, EntryState, FileVersion, HostDir, KnownDigests, Mtimes, Overlay, Source, VPath,
+    VfsLimits, WORKTREE, is_sensitive,
+};
+use crate::store::StoreError;
+use crate::tape::TapeStore;
+
+/// A file that a replay did not make, although the recorded program changed it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UnmadeFile {
+    /// Its path from the root of the session.
+    pub path: String,
+    /// Why it was not made.
+    pub why: Unmade,
+}
+
+/// Why a replay does not make a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unmade {
+    /// The session makes no files: [`MakeFiles::Nowhere`].
+    Nowhere,
+    /// Other tools may run or obey it, and files are made on the disk.
+    Sensitive,
+    /// It is no file, directory or symbolic link.
+    Special,
+}
+
+/// The files of a session that is replayed.
+pub(super) struct FilePlayback {
+    root: PathBuf,
+    /// Opened when the first entry has files.
+    host: Option<Arc<HostDir>>,
+    settings: SubprocessFiles,
+    store: TapeStore,
+    known: KnownDigests,
+    /// The state of files that were not made, for programs that were given them later.
+    unmade: BTreeMap<VPath, (Option<TapedState>, Unmade)>,
+    /// Programs that were started and have not ended.
+    running: Vec<Running>,
+}
+
+struct Running {
+    index: usize,
+    /// Programs that ended before it when it was recorded.
+    ended: u64,
+    changes: Vec<TapedChange>,
+    /// What its entry needs was compared when it started.
+    is_checked: bool,
+}
+
+impl FilePlayback {
+    pub fn new(root: &Path, tape: &Path, settings: &SubprocessFiles) -> Self {
+        Self {
+            root: if root.as_os_str().is_empty() { ".".into() } else { root.to_owned() },
+            host: None,
+            settings: settings.clone(),
+            store: TapeStore::of(tape),
+            known: KnownDigests::default(),
+            unmade: BTreeMap::new(),
+            running: Vec::new(),
+        }
+    }
+
+    /// What was not made so far.
+    pub fn unmade(&self) -> Vec<UnmadeFile> {
+        let file = |(path, (_, why)): (&VPath, &(_, Unmade))| UnmadeFile {
+            path: path.as_str().to_owned(),
+            why: *why,
+        };
+        self.unmade.iter().map(file).collect()
+    }
+
+    /// The files that are not as they were before the program of `entry` was recorded. What it changes is compared at
+    /// its end if others run beside it.
+    ///
+    /// # Errors
+    /// [`FilesError`].
+    pub fn differences(
+        &mut self,
+        entry: &TapeEntry,
+        machine: &mut Machine,
+    ) -> Result<Vec<Difference>, FilesError> {
+        let inputs = entry.inputs.iter().map(|input| (&*input.path, Some(&input.state)));
+        let changes: &[TapedChange] = if self.running.is_empty() { &entry.changes } else { &[] };
+        let changes = changes.iter().map(|change| (&*change.path, change.before.as_ref()));
+        let expected: Vec<_> = inputs.chain(changes).collect();
+        self.compare(&expected, machine)
+    }
+
+    /// Notes that the program of `entry`, number `index` of the tape, has started.
+    pub fn begin(&mut self, index: usize, entry: &TapeEntry) {
+        let ended = entry.ended.unwrap_or(index as u64 + 1);
+        let is_checked = self.running.is_empty();
+        let changes = entry.changes.clone();
+        self.running.push(Running { index, ended, changes, is_checked });
+    }
+
+    /// Makes what the program of entry `index` changed, after what programs changed that ended before it when they were
+    /// recorded. Returns the files that are not as they were then; then nothing is made.
+    ///
+    /// # Errors
+    /// [`FilesError`].
+    pub fn end(
+        &mut self,
+        index: usize,
+        machine: &mut Machine,
+    ) -> Result<Vec<Difference>, FilesError> {
+        let Some(ended) = self.running.iter().find(|it| it.index == index).map(|it| it.ended)
+        else {
+            return Ok(Vec::new());
+        };
+        let is_alone = self.running.len() == 1;
+        let mut due: Vec<usize> =
+            (0..self.running.len()).filter(|at| self.running[*at].ended <= ended).collect();
+        due.sort_by_key(|at| self.running[*at].ended);
+        for at in due {
+            let changes = std::mem::take(&mut self.running[at].changes);
+            let is_checked = std::mem::replace(&mut self.running[at].is_checked, true);
+            if !(is_checked && is_alone) {
+                let expected: Vec<_> =
+                    changes.iter().map(|it| (&*it.path, it.before.as_ref())).collect();
+                let differences = self.compare(&expected, machine)?;
+                if !differences.is_empty() {
+                    return Ok(differences);
+                }
+            }
+            self.make(&changes, machine)?;
+        }
+        self.running.retain(|it| it.index != index);
+        Ok(Vec::new())
+    }
+
+    fn host(&mut self) -> Result<Arc<HostDir>, FilesError> {
+        if let Some(host) = &self.host {
+            return Ok(host.clone());
+        }
+        let opened = HostDir::open(&self.root)
+            .map_err(|source| FilesError::Root { path: self.root.clone(), source })?;
+        Ok(self.host.insert(Arc::new(opened)).clone())
+    }
+
+    fn compare(
+        &mut self,
+        expected: &[(&str, Option<&TapedState>)],
+        machine: &mut Machine,
+    ) -> Result<Vec<Difference>, FilesError> {
+        if expected.is_empty() {
+            return Ok(Vec::new());
+        }
+        let host = self.host()?;
+        let changed = match self.settings.make {
+            MakeFiles::InOverlay => changed(machine.vfs_mut())?,
+            MakeFiles::Nowhere | MakeFiles::OnDisk => HashMap::new(),
+        };
+        let mut differences = Vec::new();
+        for (path, expected) in expected {
+            let at = vpath(path);
+            let refused = |errno| FilesError::Refused { path: (*path).to_owned(), errno };
+            let now = if let Some((state, _)) = self.unmade.get(&at) {
+                state.clone()
+            } else {
+                let state = match changed.get(&at) {
+                    Some(change) => change.state().map_err(refused)?,
+                    None => host.entry_state(&at, &mut self.known).map_err(refused)?,
+                };
+                state.as_ref().map(TapedState::of)
+            };
+            if !TapedState::is_same(*expected, now.as_ref()) {
+                differences.push(Difference {
+                    field: format!("file {path}"),
+                    tape: TapedState::shown(*expected),
+                    asked: TapedState::shown(now.as_ref()),
+                });
+            }
+        }
+        Ok(differences)
+    }
+
+    fn make(&mut self, changes: &[TapedChange], machine: &mut Machine) -> Result<(), FilesError> {
+        let make = self.settings.make;
+        let mut due = Vec::new();
+        for change in changes {
+            let why = match make {
+                MakeFiles::Nowhere => Some(Unmade::Nowhere),
+                MakeFiles::OnDisk if is_sensitive(&change.path) => Some(Unmade::Sensitive),
+                _ if change.after == Some(TapedState::Other) => Some(Unmade::Special),
+                _ => None,
+            };
+            match why {
+                Some(why) => {
+                    let state = (change.after.clone(), why);
+                    self.unmade.insert(vpath(&change.path), state);
+                }
+                None => {
+                    self.unmade.remove(&vpath(&change.path));
+                    due.push(change.clone());
+                }
+            }
+        }
+        if due.is_empty() {
+            return Ok(());
+        }
+        let store = &self.store;
+        let mut content_of =
+            |path: &str, digest, len_bytes| content(store, path, digest, len_bytes);
+        let changes: Vec<&TapedChange> = due.iter().collect();
+        match (make, machine.worktree()) {
+            (MakeFiles::InOverlay, Some(at)) => {
+                let now_ns = machine.now_ns();
+                // All or nothing.
+                let mut vfs = machine.vfs().clone();
+                Making { vfs: &mut vfs, at, now_ns }.make(&changes, &mut content_of)?;
+                *machine.vfs_mut() = vfs;
+                Ok(())
+            }
+            (MakeFiles::OnDisk, _) => {
+                let host = self.host()?;
+                make_on_disk(host, &changes, &mut |path, digest, len_bytes| {
+                    content(&self.store, path, digest, len_bytes)
+                })?;
+                show_on_disk(&due, machine, &mut |path, digest, len_bytes| {
+                    content(&self.store, path, digest, len_bytes)
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Makes `changes` beneath the directory `host` of the disk, all or nothing.
+fn make_on_disk(
+    host: Arc<HostDir>,
+    changes: &[&TapedChange],
+    content_of: super::made_files::ContentOf<'_>,
+) -> Result<(), FilesError> {
+    // A time of 0 leaves the times to the host.
+    let mut vfs = Overlay::new(VfsLimits::default(), 0);
+    let mounted = vfs.mount(WORKTREE, Source::Host(host), false, Mtimes::Host, 0);
+    mounted.map_err(|errno| FilesError::Refused { path: ".".to_owned(), errno })?;
+    Making { vfs: &mut vfs, at: WORKTREE, now_ns: 0 }.make(changes, content_of)?;
+    vfs.apply()?;
+    Ok(())
+}
+
+fn content(
+    store: &TapeStore,
+    path: &str,
+    digest: Digest,
+    len_bytes: u64,
+) -> Result<Vec<u8>, FilesError> {
+    let bytes = store.get(digest, len_bytes)?;
+    if bytes.len() as u64 == len_bytes {
+        return Ok(bytes);
+    }
+    let _ = path;
+    Err(StoreError::Damaged { path: store.dir().join(digest.to_string()) }.into())
+}
+
+/// What the namespace shows at a path that programs changed.
+enum Changed {
+    Nothing,
+    File(FileVersion),
+    State(EntryState),
+}
+
+impl Changed {
+    fn state(&self) -> Result<Option<EntryState>, crate::base::errno::Errno> {
+        Ok(match self {
+            Self::Nothing => None,
+            Self::State(state) => Some(state.clone()),
+            Self::File(file) => {
+                let (digest, len_bytes) = file.digest()?;
+                Some(EntryState::File { digest, len_bytes, executable: file.executable })
+            }
+        })
+    }
+}
+
+/// What changed in the worktree, by path.
+fn changed(vfs: &mut Overlay) -> Result<HashMap<VPath, Changed>, FilesError> {
+    let mut changed = HashMap::new();
+    let worktree = vfs.worktree();
+    for entry in vfs.diff()?.into_iter().filter(|entry| Some(entry.mount) == worktree) {
+        let state = match entry.kind {
+            DiffKind::Added { content } | DiffKind::Modified { content, .. } => {
+                Changed::File(content)
+            }
+            DiffKind::DirAdded => Changed::State(EntryState::Dir),
+            DiffKind::SymlinkAdded { target } | DiffKind::SymlinkModified { target, .. } => {
+                Changed::State(EntryState::Link { target })
+            }
+            DiffKind::SpecialAdded { .. } => Changed::State(EntryState::Other),
+            // A change of type is a deletion followed by an addition.
+            DiffKind::Deleted { .. }
+            | DiffKind::DirDeleted
+            | DiffKind::SymlinkDeleted { .. }
+            | DiffKind::SpecialDeleted { .. } => Changed::Nothing,
+        };
+        changed.insert(entry.path, state);
+    }
+    Ok(changed)
+}
