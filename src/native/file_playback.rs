@@ -95,16 +95,22 @@ impl FilePlayback {
         machine: &mut Machine,
     ) -> Result<Vec<Difference>, FilesError> {
         let inputs = entry.inputs.iter().map(|input| (&*input.path, Some(&input.state)));
-        let changes: &[TapedChange] = if self.running.is_empty() { &entry.changes } else { &[] };
-        let changes = changes.iter().map(|change| (&*change.path, change.before.as_ref()));
+        let is_alone = self.is_alone(entry);
+        let changes = entry.changes.iter().filter(|_| is_alone);
+        let changes = changes.map(|change| (&*change.path, change.before.as_ref()));
         let expected: Vec<_> = inputs.chain(changes).collect();
         self.compare(&expected, machine)
+    }
+
+    /// Whether no other program changed files while that of `entry` ran, as far as is known at its start.
+    fn is_alone(&self, entry: &TapeEntry) -> bool {
+        self.running.is_empty() && entry.ended.is_none()
     }
 
     /// Notes that the program of `entry`, number `index` of the tape, has started.
     pub fn begin(&mut self, index: usize, entry: &TapeEntry) {
         let ended = entry.ended.unwrap_or(index as u64 + 1);
-        let is_checked = self.running.is_empty();
+        let is_checked = self.is_alone(entry);
         let changes = entry.changes.clone();
         self.running.push(Running { index, ended, changes, is_checked });
     }
@@ -123,14 +129,13 @@ impl FilePlayback {
         else {
             return Ok(Vec::new());
         };
-        let is_alone = self.running.len() == 1;
         let mut due: Vec<usize> =
             (0..self.running.len()).filter(|at| self.running[*at].ended <= ended).collect();
         due.sort_by_key(|at| self.running[*at].ended);
         for at in due {
             let changes = std::mem::take(&mut self.running[at].changes);
             let is_checked = std::mem::replace(&mut self.running[at].is_checked, true);
-            if !(is_checked && is_alone) {
+            if !is_checked {
                 let expected: Vec<_> =
                     changes.iter().map(|it| (&*it.path, it.before.as_ref())).collect();
                 let differences = self.compare(&expected, machine)?;

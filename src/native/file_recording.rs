@@ -274,7 +274,11 @@ pub(super) fn show_on_disk(
             && machine.vfs().has_seen(mount, &super::made_files::vpath(&change.path))
     };
     let stale: Vec<&TapedChange> = changes.iter().filter(is_stale).collect();
-    Making { vfs: machine.vfs_mut(), at, now_ns }.make(&stale, content_of)
+    Making { vfs: machine.vfs_mut(), at, now_ns }.make(&stale, content_of)?;
+    for change in stale.iter().filter(|change| change.after.is_some()) {
+        machine.vfs_mut().note_written_below(mount, &super::made_files::vpath(&change.path));
+    }
+    Ok(())
 }
 
 /// The content of the file `path`, which had this digest when it was looked at.

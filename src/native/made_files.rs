@@ -66,7 +66,12 @@ impl Making<'_> {
     /// Removes what is in the way of the state after `change`.
     fn clear(&mut self, change: &TapedChange) -> Result<(), FilesError> {
         let path = &*change.path;
-        let Some(found) = self.look(path)? else { return Ok(()) };
+        let found = match self.look(path) {
+            Ok(Some(found)) => found,
+            // What is on the way may be replaced by a directory; if it is not, putting the state fails.
+            Ok(None) | Err(FilesError::NotADir { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        };
         let stays = match (&change.after, found) {
             (Some(TapedState::Dir), FileType::Directory)
             | (Some(TapedState::File { .. }), FileType::RegularFile) => true,

@@ -112,6 +112,23 @@ fn egress_policy(network: &NetworkConfig) -> Result<EgressPolicy, TestbenchError
     })
 }
 
+/// The subprocesses of `testbench`, which run in `worktree`.
+fn subprocesses(
+    testbench: &Testbench,
+    programs: Option<Arc<ToolchainPrograms>>,
+    worktree: &Path,
+) -> Result<Subprocesses, SubprocessError> {
+    let subprocesses = Subprocesses::open(testbench.subprocess.clone(), finder(programs))?
+        .root(worktree)
+        .on_missing(testbench.on_missing)
+        .files(testbench.files_of_subprocesses())
+        .sandbox_profile(testbench.sandbox_profile)?;
+    Ok(match &testbench.sandbox_roots {
+        Some(roots) => subprocesses.sandbox_roots(roots),
+        None => subprocesses,
+    })
+}
+
 /// Begins the tape of `testbench`, if there is one; `clock` writes to it as well.
 fn begin_tape(
     testbench: &Testbench,
@@ -146,15 +163,7 @@ impl TestbenchSession {
         };
         let opened = HostDir::open(worktree)
             .map_err(|source| TestbenchError::Worktree { path: worktree.to_owned(), source })?;
-        let mut subprocesses =
-            Subprocesses::open(testbench.subprocess.clone(), finder(programs.clone()))?
-                .root(worktree)
-                .on_missing(testbench.on_missing)
-                .files(testbench.files_of_subprocesses())
-                .sandbox_profile(testbench.sandbox_profile)?;
-        if let Some(roots) = &testbench.sandbox_roots {
-            subprocesses = subprocesses.sandbox_roots(roots);
-        }
+        let subprocesses = subprocesses(testbench, programs.clone(), worktree)?;
         #[cfg(feature = "llm")]
         let llm = LlmAxis::open(&testbench.llm)?;
         let egress = egress_policy(&testbench.network)?;
@@ -234,6 +243,11 @@ impl TestbenchSession {
     /// The subprocesses recorded so far, or all that are replayed; `None` in other modes.
     pub fn process_tape(&self) -> Option<Cow<'_, ProcessTape>> {
         self.subprocesses.process_tape()
+    }
+
+    /// The files that recorded programs changed, and that this replay has not made so far.
+    pub fn unmade_files(&self) -> Vec<UnmadeFile> {
+        self.subprocesses.unmade_files()
     }
 
     /// The files of modules if they are an overlay, with the worktree at `/worktree`.
