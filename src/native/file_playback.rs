@@ -219,12 +219,16 @@ impl FilePlayback {
         if due.is_empty() {
             return Ok(());
         }
-        let store = &self.store;
-        let mut content_of =
-            |path: &str, digest, len_bytes| content(store, path, digest, len_bytes);
+        let host = if make == MakeFiles::OnDisk { Some(self.host()?) } else { None };
+        let from = (&self.store, self.settings.file_bytes_max);
+        let mut content_of = |path: &str, digest, len_bytes| content(from, path, digest, len_bytes);
         let changes: Vec<&TapedChange> = due.iter().collect();
-        match (make, machine.worktree()) {
-            (MakeFiles::InOverlay, Some(at)) => {
+        match (host, machine.worktree()) {
+            (Some(host), _) => {
+                make_on_disk(host, &changes, &mut content_of)?;
+                show_on_disk(&due, machine, &mut content_of)
+            }
+            (None, Some(at)) => {
                 let now_ns = machine.now_ns();
                 // All or nothing.
                 let mut vfs = machine.vfs().clone();
@@ -232,16 +236,7 @@ impl FilePlayback {
                 *machine.vfs_mut() = vfs;
                 Ok(())
             }
-            (MakeFiles::OnDisk, _) => {
-                let host = self.host()?;
-                make_on_disk(host, &changes, &mut |path, digest, len_bytes| {
-                    content(&self.store, path, digest, len_bytes)
-                })?;
-                show_on_disk(&due, machine, &mut |path, digest, len_bytes| {
-                    content(&self.store, path, digest, len_bytes)
-                })
-            }
-            _ => Ok(()),
+            (None, None) => Ok(()),
         }
     }
 }
@@ -261,17 +256,20 @@ fn make_on_disk(
     Ok(())
 }
 
+/// The content of the file `path`, of at most `limit_bytes` bytes.
 fn content(
-    store: &TapeStore,
+    (store, limit_bytes): (&TapeStore, u64),
     path: &str,
     digest: Digest,
     len_bytes: u64,
 ) -> Result<Vec<u8>, FilesError> {
+    if len_bytes > limit_bytes {
+        return Err(FilesError::TooLong { path: path.to_owned(), len_bytes, limit_bytes });
+    }
     let bytes = store.get(digest, len_bytes)?;
     if bytes.len() as u64 == len_bytes {
         return Ok(bytes);
     }
-    let _ = path;
     Err(StoreError::Damaged { path: store.dir().join(digest.to_string()) }.into())
 }
 

@@ -1,11 +1,13 @@
 //! Records what native programs change beneath the root of a session.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
+use std::sync::Arc;
 
 use super::files_error::FilesError;
-use super::given_files::given;
+use super::given_files::{Given, given};
 use super::made_files::Making;
+use super::opened_files::{Opened, Watch};
 use super::taped_files::{TapedChange, TapedInput, TapedState};
 use super::{SubprocessFiles, SubprocessRequest};
 use crate::base::digest::Digest;
@@ -33,7 +35,9 @@ pub(super) struct FileRecording {
     /// The tape and its store, where they are beneath the root.
     own: Vec<VPath>,
     /// The root as it was last seen.
-    scan: FolderScan,
+    scan: Arc<FolderScan>,
+    /// `None` where the system does not tell which files are opened.
+    watch: Option<Watch>,
     /// In the order of starting.
     running: Vec<Running>,
     started: u64,
@@ -50,7 +54,11 @@ pub(super) struct FileRecording {
 struct Running {
     call: u64,
     number: u64,
-    inputs: Vec<TapedInput>,
+    given: Given,
+    /// What was opened while it ran; `None` if that is not known.
+    opened: Option<BTreeSet<VPath>>,
+    /// The root as it was before.
+    before: Arc<FolderScan>,
     changes: BTreeMap<VPath, (Option<EntryState>, Option<EntryState>)>,
 }
 
@@ -63,6 +71,24 @@ impl Running {
             }
         }
         self.changes.retain(|_, (before, after)| before != after);
+    }
+
+    /// The files that it was given: those that it opened, or if that is not known, all in the directories that it was
+    /// told to look at.
+    fn inputs(&self) -> Vec<TapedInput> {
+        let mut inputs = self.given.named.clone();
+        match &self.opened {
+            None => inputs.extend(self.given.in_dirs.clone()),
+            Some(opened) => {
+                let found = opened.iter().filter_map(|path| Some((path, self.before.get(path)?)));
+                let files = found.filter(|(_, state)| !matches!(state, EntryState::Dir));
+                inputs.extend(files.map(|(path, state)| (path.clone(), TapedState::of(state))));
+            }
+        }
+        inputs.retain(|path, _| !self.changes.contains_key(path));
+        let input =
+            |(path, state): (VPath, _)| TapedInput { path: path.as_str().to_owned(), state };
+        inputs.into_iter().map(input).collect()
     }
 }
 
@@ -82,13 +108,15 @@ impl FileRecording {
             .map_err(|source| FilesError::Root { path: root.to_owned(), source })?;
         let cas = Cas::new(cas_dir(tape));
         cas.expect_folder()?;
+        let host_path = host.path().to_owned();
         let own = [tape, cas.dir()].into_iter().filter_map(|path| within(&host, path)).collect();
         let mut recording = Self {
             host,
             settings: settings.clone(),
             redaction: redaction.clone(),
             own,
-            scan: FolderScan::default(),
+            scan: Arc::default(),
+            watch: Watch::new(host_path.as_path()),
             running: Vec::new(),
             started: 0,
             ended: 0,
@@ -98,7 +126,7 @@ impl FileRecording {
             added: Vec::new(),
             is_finished: false,
         };
-        recording.scan = recording.scan_now()?;
+        recording.scan = Arc::new(recording.scan_now()?);
         Ok(recording)
     }
 
@@ -112,10 +140,34 @@ impl FileRecording {
     /// Takes what changed since the last look. Changes while programs run are those of the one that has run longest;
     /// others were made by the caller, who makes them again in a replay.
     fn look(&mut self) -> Result<Vec<StateChange>, FilesError> {
+        self.note_opened();
         let scan = self.scan_now()?;
         let changes = scan.changes_since(&self.scan);
-        self.scan = scan;
+        self.scan = Arc::new(scan);
+        if self.watch.as_mut().is_some_and(|watch| !watch.follow(&self.scan)) {
+            self.watch = None;
+        }
+        // The scan has opened files itself. While programs run, what they opened meanwhile counts as well.
+        self.note_opened();
         Ok(changes)
+    }
+
+    /// Notes what was opened since the last look, by whichever of the running programs.
+    fn note_opened(&mut self) {
+        let opened = match &mut self.watch {
+            Some(watch) => watch.take(),
+            None => Opened::Unknown,
+        };
+        for running in &mut self.running {
+            match &opened {
+                Opened::Unknown => running.opened = None,
+                Opened::Files(files) => {
+                    if let Some(known) = &mut running.opened {
+                        known.extend(files.iter().cloned());
+                    }
+                }
+            }
+        }
     }
 
     /// Notes that the program of `call` starts.
@@ -133,9 +185,10 @@ impl FileRecording {
             first.take(found);
         }
         self.started += 1;
-        let inputs = given(request, root, self.host.path(), &self.scan);
-        let changes = BTreeMap::new();
-        self.running.push(Running { call, number: self.started, inputs, changes });
+        let given = given(request, root, self.host.path(), &self.scan);
+        let (number, before, changes) = (self.started, self.scan.clone(), BTreeMap::new());
+        let opened = self.watch.is_some().then(BTreeSet::new);
+        self.running.push(Running { call, number, given, opened, before, changes });
         Ok(())
     }
 
@@ -147,29 +200,25 @@ impl FileRecording {
         let Some(at) = self.running.iter().position(|running| running.call == call) else {
             return Ok(RecordedFiles::default());
         };
-        let found = self.look()?;
+        self.note_opened();
         let mut ended = self.running.remove(at);
-        ended.take(found);
+        ended.take(self.look()?);
         self.ended += 1;
         let mut recorded = RecordedFiles {
+            inputs: ended.inputs(),
+            changes: Vec::new(),
             ended: (self.ended != ended.number).then_some(self.ended),
-            ..RecordedFiles::default()
         };
-        for (path, (before, after)) in std::mem::take(&mut ended.changes) {
+        for (path, (before, after)) in ended.changes {
             let change = StateChange { path, before, after };
             match self.keep(&change) {
                 // Another program is writing it.
                 Err(FilesError::Changing { .. }) if !self.running.is_empty() => {
-                    self.scan.set(&change.path, change.before);
+                    Arc::make_mut(&mut self.scan).set(&change.path, change.before);
                 }
                 kept => recorded.changes.push(kept?),
             }
         }
-        let is_changed = |path: &str| {
-            recorded.changes.binary_search_by(|change| change.path.as_str().cmp(path)).is_ok()
-        };
-        ended.inputs.retain(|input| !is_changed(&input.path));
-        recorded.inputs = ended.inputs;
         Ok(recorded)
     }
 

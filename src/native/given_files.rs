@@ -1,22 +1,30 @@
-//! Which files a program is given: those that its arguments name, and all in the directories that they name.
+//! Which files the arguments of a program name, and which are in the directories that they name.
 
+use std::collections::BTreeMap;
 use std::path::{Component, Path};
 
 use super::SubprocessRequest;
-use super::taped_files::{TapedInput, TapedState};
+use super::taped_files::TapedState;
 use crate::kernel::vfs::{EntryState, FolderScan, VPath};
 
 /// Names in an argument after which a path may follow: `--input=a.c`, `-I../include`.
 const OPTION_LETTER_LEN: usize = 2;
 
-/// The files beneath `root` that `request` names, as they are in `scan`, sorted by path. `canonical` is the root without
-/// symbolic links.
+/// What a program is given.
+pub(super) struct Given {
+    /// What its arguments name.
+    pub named: BTreeMap<VPath, TapedState>,
+    /// What is in the directories that its arguments name.
+    pub in_dirs: BTreeMap<VPath, TapedState>,
+}
+
+/// What `request` names beneath `root`, as it is in `scan`. `canonical` is the root without symbolic links.
 pub(super) fn given(
     request: &SubprocessRequest,
     root: &Path,
     canonical: &Path,
     scan: &FolderScan,
-) -> Vec<TapedInput> {
+) -> Given {
     let beneath_root = |path: &Path| {
         let path = path.strip_prefix(canonical).or_else(|_| path.strip_prefix(root));
         path.ok().map(Path::to_owned)
@@ -26,7 +34,8 @@ pub(super) fn given(
         Some(dir) if dir.is_relative() => joined(&VPath::root(), dir),
         Some(dir) => beneath_root(dir).and_then(|dir| joined(&VPath::root(), &dir)),
     };
-    let mut found = std::collections::BTreeMap::new();
+    let (mut named, mut in_dirs) = (BTreeMap::new(), BTreeMap::new());
+    let taped = |(path, state): (&VPath, &EntryState)| (path.clone(), TapedState::of(state));
     let words = std::iter::once(&request.program).chain(&request.args);
     for word in words.filter_map(|word| word.to_str()) {
         let value = word.split_once('=').map(|(_, value)| value);
@@ -45,17 +54,14 @@ pub(super) fn given(
             let Some(at) = at else { continue };
             if at.is_root() || matches!(scan.get(&at), Some(EntryState::Dir)) {
                 let is_content = |state: &EntryState| !matches!(state, EntryState::Dir);
-                found.extend(scan.beneath(at).filter(|(_, state)| is_content(state)));
+                let within = scan.beneath(at).filter(|(_, state)| is_content(state));
+                in_dirs.extend(within.map(taped));
             } else if let Some((path, state)) = scan.get_entry(&at) {
-                found.insert(path, state);
+                named.extend([taped((path, state))]);
             }
         }
     }
-    let input = |(path, state): (&VPath, &EntryState)| TapedInput {
-        path: path.as_str().to_owned(),
-        state: TapedState::of(state),
-    };
-    found.into_iter().map(input).collect()
+    Given { named, in_dirs }
 }
 
 /// `path` from the directory `from`, lexically; `None` if it leaves the root or is not UTF-8.

@@ -13,6 +13,7 @@ mod lookup;
 mod machine_tape;
 mod made_files;
 mod mismatch;
+mod opened_files;
 mod os_process;
 mod pipe_state;
 mod playback;

@@ -566,3 +566,35 @@ fn tape_of_an_older_version_replays_without_files() {
     run(&mut session, &["cc", "-c", "main.c"]);
     assert!(session.finalize().unwrap().fs_diff.is_empty());
 }
+
+/// The arguments name `main.c` alone.
+#[cfg(target_os = "linux")]
+#[test]
+fn edited_header_is_a_mismatch_and_a_file_that_was_not_read_is_none() {
+    let files = |header, notes| {
+        [
+            ("main.c", "#include \"inc/seven.h\"\nint main(void) { return SEVEN; }\n"),
+            ("inc/seven.h", header),
+            ("inc/other.h", notes),
+            ("notes.txt", notes),
+        ]
+    };
+    let scene = Scene::new(&files("#define SEVEN 7\n", "one"));
+    let compile = ["-c", "main.c"];
+    let mut session = scene.record();
+    session.command("cc").args(compile).output().unwrap();
+    session.finalize().unwrap();
+    let entries = ProcessTape::load(&scene.tape()).unwrap().entries;
+    let inputs: Vec<_> = entries[0].inputs.iter().map(|input| &*input.path).collect();
+    assert_eq!(inputs, ["inc/seven.h", "main.c"]);
+
+    scene.reset(&files("#define SEVEN 7\n", "two"));
+    let mut session = scene.replay();
+    session.command("cc").args(compile).output().unwrap();
+    session.finalize().unwrap();
+    scene.reset(&files("#define SEVEN 8\n", "one"));
+    let mut session = scene.replay();
+    let mismatch = mismatch(session.command("cc").args(compile).output().unwrap_err());
+    assert_eq!(mismatch.differences.len(), 1);
+    assert_eq!(mismatch.differences[0].field, "file inc/seven.h");
+}
