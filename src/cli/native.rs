@@ -12,7 +12,7 @@ use crate::base::disk;
 use crate::kernel::vfs::{render_reported_diff, reported_changes};
 use crate::native::{
     SUBPROCESS_OUTPUT_BYTES_MAX, SubprocessError, SubprocessFiles, SubprocessOutput,
-    SubprocessRequest, SubprocessStatus, TapeEntry, TapedState, UnmadeFile,
+    SubprocessRequest, SubprocessStatus, TapedState, UnmadeFile,
 };
 use crate::testbench::{Testbench, TestbenchError, TestbenchSession};
 
@@ -55,9 +55,9 @@ pub fn run(args: &NativeArgs) -> Result<u8> {
     // Standard error may be closed.
     let _ = std::io::stderr().write_all(&output.stderr);
     if is_replay {
-        tell_replayed(args, session)?
+        tell_replayed(args, session)?;
     } else {
-        tell_recorded(args, session)?
+        tell_recorded(args, session)?;
     }
     Ok(code(&output))
 }
@@ -132,16 +132,11 @@ fn tell_recorded(args: &NativeArgs, session: TestbenchSession) -> Result<()> {
         );
     }
     if !args.quiet {
-        let inputs = finalized.recorded_subprocesses.iter().map(inputs).sum();
-        let (changed, given) = (count(changes.len(), "change"), count(inputs, "input"));
-        let tape = args.tape.display();
-        note!("belljar: recorded on {tape}: {changed}, {given}");
+        let inputs = finalized.recorded_subprocesses.iter().map(|entry| entry.inputs.len()).sum();
+        let (tape, changes) = (args.tape.display(), count(changes.len(), "change"));
+        note!("belljar: recorded on {tape}: {changes}, {}", count(inputs, "input"));
     }
     Ok(())
-}
-
-fn inputs(entry: &TapeEntry) -> usize {
-    entry.inputs.len()
 }
 
 fn tell_replayed(args: &NativeArgs, mut session: TestbenchSession) -> Result<()> {

@@ -205,15 +205,12 @@ impl FilePlayback {
                 _ if change.after == Some(TapedState::Other) => Some(Unmade::Special),
                 _ => None,
             };
-            match why {
-                Some(why) => {
-                    let state = (change.after.clone(), why);
-                    self.unmade.insert(vpath(&change.path), state);
-                }
-                None => {
-                    self.unmade.remove(&vpath(&change.path));
-                    due.push(change.clone());
-                }
+            let path = vpath(&change.path);
+            if let Some(why) = why {
+                self.unmade.insert(path, (change.after.clone(), why));
+            } else {
+                self.unmade.remove(&path);
+                due.push(change.clone());
             }
         }
         if due.is_empty() {

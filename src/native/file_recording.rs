@@ -96,7 +96,7 @@ impl FileRecording {
     /// Begins to record the directory `root` for the tape at `tape`.
     ///
     /// # Errors
-    /// [`FilesError`]: the root cannot be opened or searched.
+    /// [`FilesError`]: the root cannot be opened, or the store is a link.
     pub fn new(
         root: &Path,
         tape: &Path,
@@ -110,7 +110,7 @@ impl FileRecording {
         cas.expect_folder()?;
         let host_path = host.path().to_owned();
         let own = [tape, cas.dir()].into_iter().filter_map(|path| within(&host, path)).collect();
-        let mut recording = Self {
+        Ok(Self {
             host,
             settings: settings.clone(),
             redaction: redaction.clone(),
@@ -125,9 +125,7 @@ impl FileRecording {
             kept_bytes: 0,
             added: Vec::new(),
             is_finished: false,
-        };
-        recording.scan = Arc::new(recording.scan_now()?);
-        Ok(recording)
+        })
     }
 
     fn scan_now(&self) -> Result<FolderScan, FilesError> {

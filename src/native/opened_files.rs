@@ -9,6 +9,7 @@ pub(super) use self::other::Watch;
 use crate::kernel::vfs::VPath;
 
 /// The files that were opened since the last look.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux tells"))]
 pub(super) enum Opened {
     /// These, or directories of theirs.
     Files(BTreeSet<VPath>),

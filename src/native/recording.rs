@@ -16,7 +16,7 @@ pub(super) struct Recording {
     slots: Vec<Slot>,
     room_bytes: u64,
     /// Begun with the first program, if files are recorded.
-    files: Option<FileRecording>,
+    files: Option<Box<FileRecording>>,
 }
 
 struct Slot {
@@ -53,7 +53,7 @@ impl Recording {
         }
         let files = match &mut self.files {
             Some(files) => files,
-            none => none.insert(FileRecording::new(root, &self.path, settings, redaction)?),
+            none => none.insert(FileRecording::new(root, &self.path, settings, redaction)?.into()),
         };
         files.begin(call, request, root)
     }

@@ -75,6 +75,18 @@ fn run(session: &mut TestbenchSession, words: &[&str]) {
     assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
+fn run_all(session: &mut TestbenchSession, commands: &[&[&str]]) {
+    for words in commands {
+        run(session, words);
+    }
+}
+
+fn run_scripts(session: &mut TestbenchSession) {
+    for script in SCRIPTS {
+        sh(session, script);
+    }
+}
+
 fn sh(session: &mut TestbenchSession, script: &str) {
     run(session, &["sh", "-c", script]);
 }
@@ -222,24 +234,23 @@ const SCRIPTS: &[&str] = &[
 fn every_kind_of_change_is_made_again_in_the_overlay_and_on_the_disk() {
     let scene = Scene::new(PROJECT);
     let mut session = scene.record();
-    for script in SCRIPTS {
-        sh(&mut session, script);
-    }
+    run_scripts(&mut session);
     session.finalize().unwrap();
     let recorded = tree(&scene.root());
 
     scene.reset(PROJECT);
     let before = tree(&scene.root());
     let mut session = scene.replay();
-    SCRIPTS.iter().for_each(|script| sh(&mut session, script));
+    run_scripts(&mut session);
     assert_eq!(shown(&mut session), recorded);
     session.finalize().unwrap();
     assert_eq!(tree(&scene.root()), before);
 
     let mut session = scene.replay_on_disk();
-    let paths = ["grows", "new/deep/binary", "run.sh"];
-    paths.iter().for_each(|path| drop(read(&mut session, path)));
-    SCRIPTS.iter().for_each(|script| sh(&mut session, script));
+    for path in ["grows", "new/deep/binary", "run.sh"] {
+        read(&mut session, path);
+    }
+    run_scripts(&mut session);
     assert_eq!(tree(&scene.root()), recorded);
     assert_eq!(shown(&mut session), recorded, "the overlay shows the disk");
     let finalized = session.finalize().unwrap();
@@ -332,18 +343,18 @@ fn repository_is_made_in_the_overlay_and_left_out_on_the_disk() {
         &["sh", "-c", "git rev-parse HEAD > head.txt"],
     ];
     let mut session = scene.record();
-    commands.iter().for_each(|words| run(&mut session, words));
+    run_all(&mut session, commands);
     session.finalize().unwrap();
     let recorded = tree(&scene.root());
 
     scene.reset(&[("a.txt", "a\n")]);
     let mut session = scene.replay();
-    commands.iter().for_each(|words| run(&mut session, words));
+    run_all(&mut session, commands);
     assert_eq!(shown(&mut session), recorded);
     session.finalize().unwrap();
 
     let mut session = scene.replay_on_disk();
-    commands.iter().for_each(|words| run(&mut session, words));
+    run_all(&mut session, commands);
     let unmade = session.finalize().unwrap().unmade_files;
     assert!(unmade.iter().any(|file| file.path == ".git/HEAD" && file.why == Unmade::Sensitive));
     assert!(unmade.iter().all(|file| file.path.starts_with(".git")));

@@ -27,6 +27,7 @@ not as it was; the message names it.
 
 Exit codes: the program's own; 1 if the call differs from the tape; 2 if a tape or directory cannot be used; 124 \
 after --timeout; 125 if the files cannot be recorded or made again; 127 if there is no such program.")]
+#[expect(clippy::struct_excessive_bools, reason = "the options of the command")]
 pub struct NativeArgs {
     /// The process tape: recorded if it does not exist, else replayed; contents are in the directory FILE.cas
     #[arg(long, value_name = "FILE")]

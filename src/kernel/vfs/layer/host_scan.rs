@@ -303,3 +303,82 @@ fn is_settled(changed_ns: u64, settled_before_ns: u64) -> bool {
     let lag_ns = u64::try_from(lag.as_nanos()).unwrap_or(u64::MAX);
     changed_ns.saturating_add(lag_ns) < settled_before_ns
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    #![allow(clippy::disallowed_methods, reason = "the tests change the disk from outside")]
+
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    use super::*;
+
+    fn scan(host: &HostDir, earlier: &FolderScan) -> FolderScan {
+        host.scan(earlier, &|_| false, 100).expect("it has few entries")
+    }
+
+    fn changed(now: &FolderScan, earlier: &FolderScan) -> Vec<String> {
+        now.changes_since(earlier).iter().map(|change| change.path.as_str().to_owned()).collect()
+    }
+
+    /// With the disk's clock in ticks of milliseconds, most of these changes leave all times as they were.
+    #[test]
+    fn content_that_changes_at_once_and_keeps_its_length_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let host = HostDir::open(folder.path()).unwrap();
+        let mut earlier = FolderScan::default();
+        for round in 0..200_u8 {
+            fs::write(folder.path().join("a"), [round]).unwrap();
+            let now = scan(&host, &earlier);
+            assert_eq!(changed(&now, &earlier), ["a"], "round {round}");
+            earlier = now;
+        }
+    }
+
+    #[test]
+    fn file_is_read_again_only_if_it_changed_though_its_times_are_set_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        fs::write(&path, "one").unwrap();
+        let host = HostDir::open(folder.path()).unwrap();
+        std::thread::sleep(TURN * 4);
+        let first = scan(&host, &FolderScan::default());
+        let root = VPath::root();
+        assert!(first.digests.known.contains_key(&root.join("a")), "its state is settled");
+        // What is known is not read: this digest is of no file.
+        let mut forged = first.clone();
+        let digest = Digest::of(b"forged");
+        forged.digests.known.get_mut(&root.join("a")).unwrap().digest = digest;
+        let second = scan(&host, &forged);
+        assert!(
+            matches!(second.get(&root.join("a")), Some(EntryState::File { digest: it, .. }) if *it == digest)
+        );
+        let modified = path.metadata().unwrap().modified().unwrap();
+        fs::write(&path, "two").unwrap();
+        fs::File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
+        assert_eq!(changed(&scan(&host, &first), &first), ["a"]);
+    }
+
+    #[test]
+    fn links_are_not_followed_and_entries_are_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, outside) = (folder.path().join("root"), folder.path().join("outside"));
+        fs::create_dir_all(root.join("a/b")).unwrap();
+        fs::create_dir(&outside).unwrap();
+        fs::write(outside.join("secret"), "hunter2").unwrap();
+        symlink(&outside, root.join("link")).unwrap();
+        symlink(Path::new("a"), root.join("a/loop")).unwrap();
+        fs::write(root.join("a-b"), "").unwrap();
+        let host = HostDir::open(&root).unwrap();
+        let found = scan(&host, &FolderScan::default());
+        let paths: Vec<_> = found.beneath(VPath::root()).map(|(path, _)| path.as_str()).collect();
+        assert_eq!(paths, ["a", "a-b", "a/b", "a/loop", "link"]);
+        let below: Vec<_> = found.beneath(VPath::root().join("a")).map(|(path, _)| path).collect();
+        assert_eq!(below.len(), 2, "a-b sorts between a and what is in it");
+        let few = host.scan(&FolderScan::default(), &|_| false, 4).unwrap_err();
+        assert_eq!(few, ScanError::TooMany { limit: 4 });
+        let secret = VPath::parse("link/secret").unwrap();
+        assert_eq!(host.entry_state(&secret, &mut KnownDigests::default()), Ok(None));
+    }
+}
