@@ -6,13 +6,15 @@ use anyhow::{Context, Result};
 
 use super::args::native::NativeArgs;
 use super::exit::{self, Usage};
+use super::planted_links::Folders;
+use super::recover::before_opening;
 use super::text::{count, printable};
 use super::{changes, sink};
 use crate::base::disk;
 use crate::kernel::vfs::{render_reported_diff, reported_changes};
 use crate::native::{
-    SUBPROCESS_OUTPUT_BYTES_MAX, SubprocessError, SubprocessFiles, SubprocessOutput,
-    SubprocessRequest, SubprocessStatus, TapedState, UnmadeFile,
+    ProcessTape, SUBPROCESS_OUTPUT_BYTES_MAX, SubprocessError, SubprocessFiles, SubprocessRequest,
+    TapedState, UnmadeFile,
 };
 use crate::testbench::{Testbench, TestbenchError, TestbenchSession};
 
@@ -29,6 +31,14 @@ pub fn run(args: &NativeArgs) -> Result<u8> {
         .into());
     }
     let is_replay = is_there && !args.record;
+    Folders::at(vec![args.root.clone()]).check("--tape", &args.tape)?;
+    if is_there && args.record {
+        ProcessTape::load(&args.tape).map_err(|error| {
+            let hint = "name another file, or remove this one, to record";
+            Usage(format!("--tape: {:#}; {hint}", anyhow::Error::from(error)))
+        })?;
+    }
+    before_opening(&args.root, args.quiet)?;
     let request = request(args)?;
     let files = if args.apply { SubprocessFiles::on_disk() } else { SubprocessFiles::in_overlay() };
     let files = args.ignore.iter().cloned().fold(files, SubprocessFiles::ignore);
@@ -49,7 +59,7 @@ pub fn run(args: &NativeArgs) -> Result<u8> {
         .map_err(|error| Usage(format!("{:#}", anyhow::Error::from(error))))?;
     let output = match session.output(&request) {
         Ok(output) => output,
-        Err(error) => return failed(error, session),
+        Err(error) => return Err(failed(error, session)),
     };
     sink::print(&output.stdout);
     // Standard error may be closed.
@@ -59,7 +69,7 @@ pub fn run(args: &NativeArgs) -> Result<u8> {
     } else {
         tell_recorded(args, session)?;
     }
-    Ok(code(&output))
+    Ok(exit::of_subprocess(&output.status))
 }
 
 fn request(args: &NativeArgs) -> Result<SubprocessRequest> {
@@ -88,31 +98,18 @@ fn request(args: &NativeArgs) -> Result<SubprocessRequest> {
     Ok(request)
 }
 
-/// The exit code for a program that did not run to its end. A program that does not exist is recorded as well.
-fn failed(error: TestbenchError, session: TestbenchSession) -> Result<u8> {
-    let TestbenchError::Subprocess(error) = error else { return Err(error.into()) };
-    let code = match &error {
-        SubprocessError::NotFound { .. } => exit::NOT_FOUND,
-        SubprocessError::PermissionDenied { .. }
-        | SubprocessError::Denied { .. }
-        | SubprocessError::CurrentDir { .. } => exit::NOT_RUNNABLE,
-        SubprocessError::Mismatch(_) | SubprocessError::Exhausted { .. } => exit::DIFFERENT,
-        _ => exit::FAILED,
-    };
-    if code == exit::DIFFERENT || code == exit::FAILED {
-        drop(session);
-    } else {
-        session.finalize()?;
-    }
-    let message = format!("{:#}", anyhow::Error::from(error));
-    Err(exit::CommandFailed { code, message }.into())
-}
-
-fn code(output: &SubprocessOutput) -> u8 {
-    match output.status {
-        SubprocessStatus::Exited(code) => u8::try_from(code).unwrap_or(u8::MAX),
-        SubprocessStatus::Signalled(signal) => u8::try_from(128 + signal).unwrap_or(u8::MAX),
-        SubprocessStatus::Stopped(_) => exit::TIMED_OUT,
+/// The error of a program that did not run to its end. That it did not start is recorded, too.
+fn failed(error: TestbenchError, session: TestbenchSession) -> anyhow::Error {
+    let TestbenchError::Subprocess(error) = error else { return error.into() };
+    let is_recorded = matches!(
+        error,
+        SubprocessError::NotFound { .. }
+            | SubprocessError::PermissionDenied { .. }
+            | SubprocessError::Denied { .. }
+    );
+    match session.finalize() {
+        Err(unwritten) if is_recorded => unwritten.into(),
+        _ => error.into(),
     }
 }
 
@@ -152,13 +149,7 @@ fn tell_replayed(args: &NativeArgs, mut session: TestbenchSession) -> Result<()>
     let changed = session
         .process_tape()
         .map_or(0, |tape| tape.entries.iter().map(|entry| entry.changes.len()).sum());
-    let finalized = session.finalize().map_err(|error| match error {
-        TestbenchError::Subprocess(error @ SubprocessError::Unconsumed { .. }) => {
-            let (code, message) = (exit::DIFFERENT, error.to_string());
-            anyhow::Error::from(exit::CommandFailed { code, message })
-        }
-        error => error.into(),
-    })?;
+    let finalized = session.finalize()?;
     if let Some(diff) = diff {
         sink::print(diff.as_bytes());
     }

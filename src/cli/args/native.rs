@@ -11,19 +11,19 @@ use crate::native::SandboxProfile;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  belljar native --tape cc.jsonl cc -c main.c        record, or replay if the tape exists
-  belljar native --tape cc.jsonl --apply cc -c main.c   ... and write main.o to the disk
-  belljar native --tape cc.jsonl --record cc -c main.c  record again
-  belljar native --tape cc.jsonl --replay cc -c main.c  never run it: for CI
-  belljar native --tape all.jsonl sh build.sh        a script, with all that it starts
+  belljar native --tape cc.jsonl cc -c a.c           record, or replay the tape
+  belljar native --tape cc.jsonl --apply cc -c a.c   ... and write a.o to the disk
+  belljar native --tape cc.jsonl --record cc -c a.c  record again
+  belljar native --tape cc.jsonl --replay cc -c a.c  never run it: for CI
+  belljar native --tape all.jsonl sh build.sh        a script and all that it starts
 
-The first time the program of the host runs, and its output, its exit code and the files that it changed \
+The first time, the program of the host runs, and its output, its exit code and the files that it changed \
 beneath --root go on the tape. Later it does not run: its output is printed again, and what it changed is shown, \
 or written to the disk with --apply, without following links. Files that other tools may run or obey, such as \
 those of .git, are never written.
 
-A replay fails if the call differs from the tape, or if a file that the arguments name, or that the program changed, is \
-not as it was; the message names it.
+A replay fails if the call differs from the tape, or if a file that the program read or changed is not as it was; the \
+message names it. Which files are read is known on Linux; elsewhere the arguments tell.
 
 Exit codes: the program's own; 1 if the call differs from the tape; 2 if a tape or directory cannot be used; 124 \
 after --timeout; 125 if the files cannot be recorded or made again; 127 if there is no such program.")]
