@@ -16,7 +16,11 @@ use crate::native::{
     ProcessTape, SUBPROCESS_OUTPUT_BYTES_MAX, SubprocessError, SubprocessFiles, SubprocessRequest,
     TapedState, UnmadeFile,
 };
+use crate::tape::Version;
 use crate::testbench::{Testbench, TestbenchError, TestbenchSession};
+
+/// The first version of process tapes that has files.
+const FILES_SINCE: Version = Version { major: 1, minor: 2 };
 
 /// How many files a message names.
 const NAMED_MAX: usize = 3;
@@ -31,12 +35,19 @@ pub fn run(args: &NativeArgs) -> Result<u8> {
         .into());
     }
     let is_replay = is_there && !args.record;
+    let loaded = is_there.then(|| ProcessTape::load_with_version(&args.tape)).transpose();
+    let loaded = loaded.map_err(|error| {
+        let hint = "name another file, or remove this one, to record";
+        Usage(format!("--tape: {:#}; {hint}", anyhow::Error::from(error)))
+    })?;
     Folders::at(vec![args.root.clone()]).check("--tape", &args.tape)?;
-    if is_there && args.record {
-        ProcessTape::load(&args.tape).map_err(|error| {
-            let hint = "name another file, or remove this one, to record";
-            Usage(format!("--tape: {:#}; {hint}", anyhow::Error::from(error)))
-        })?;
+    if let Some((_, version)) = loaded.filter(|_| is_replay && !args.quiet)
+        && version < FILES_SINCE
+    {
+        note!(
+            "belljar: note: the tape is of version {version}, which has no files: record it again with --record if \
+             something reads what the program wrote"
+        );
     }
     before_opening(&args.root, args.quiet)?;
     let request = request(args)?;

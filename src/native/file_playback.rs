@@ -203,7 +203,7 @@ impl FilePlayback {
                 found.as_ref().map(TapedState::of)
             };
             let is_expected = |state| TapedState::is_same(state, now.as_ref());
-            if !is_expected(*state) && !(or.is_some() && is_expected(*or)) {
+            if !(is_expected(*state) || or.is_some() && is_expected(*or)) {
                 differences.push(Difference {
                     field: format!("file {path}"),
                     tape: TapedState::shown(*state),

@@ -230,6 +230,14 @@ impl ProcessTape {
     /// [`TapeError`]: `Disk`, also if it exceeds [`PROCESS_TAPE_BYTES_MAX`]; `Version` for another
     /// major version of the format; `Line` for an invalid header or entry.
     pub fn load(path: &Path) -> Result<Self, TapeError> {
+        Self::load_with_version(path).map(|(tape, _)| tape)
+    }
+
+    /// As [`ProcessTape::load`], with the version of the tape. Before version 1.2 tapes have no files.
+    ///
+    /// # Errors
+    /// Those of [`ProcessTape::load`].
+    pub fn load_with_version(path: &Path) -> Result<(Self, Version), TapeError> {
         let mut bytes = Vec::new();
         let read = disk::open(path)?.take(PROCESS_TAPE_BYTES_MAX + 1).read_to_end(&mut bytes);
         read.map_err(DiskError::new("read", path))?;
@@ -260,7 +268,7 @@ impl ProcessTape {
             entry.check().map_err(|message| bad(index + 2, "entry", &message))?;
             entries.push(entry);
         }
-        Ok(Self { entries })
+        Ok((Self { entries }, header.version))
     }
 
     /// Writes the tape to `path`, all or nothing.

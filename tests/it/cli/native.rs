@@ -106,6 +106,18 @@ fn file_that_is_not_a_tape_is_not_replaced() {
 }
 
 #[test]
+fn replay_of_a_tape_without_files_says_so() {
+    let folder = project();
+    let lines = ["{\"version\":\"1.1\"}", "{\"program\":\"true\",\"exit_code\":0}", ""];
+    std::fs::write(folder.path().join("cc.jsonl"), lines.join("\n")).unwrap();
+    let replayed = native(folder.path(), &[], &["true"], Some(""));
+    assert!(replayed.status.success(), "{}", stderr(&replayed));
+    assert!(stderr(&replayed).contains("version 1.1, which has no files"), "{}", stderr(&replayed));
+    let quiet = native(folder.path(), &["--quiet"], &["true"], Some(""));
+    assert_eq!(stderr(&quiet), "");
+}
+
+#[test]
 fn files_that_other_tools_obey_are_left_out_and_named() {
     let folder = project();
     let command = ["sh", "-c", "mkdir .vscode; echo {} > .vscode/tasks.json; echo made > made"];
