@@ -6,7 +6,8 @@ import difflib
 import os
 import re
 import subprocess
-from collections.abc import Generator, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,9 @@ from ._sandbox import Sandbox, as_bytes
 from ._settings import StrPath, start_ns
 
 _TAPE = pytest.StashKey["Tape"]()
+
+# What Python and pytest write beside tests.
+_CACHES = ("__pycache__", ".pytest_cache")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,6 +40,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="fail tests without a tape, in place of recording one (for CI)",
     )
     parser.addini("belljar_tapes", "the folder of tapes, beside each file of tests", default="tapes")
+    parser.addini(
+        "belljar_make_files",
+        "whether replays make what recorded programs wrote in the folder of the test as well, if that does not use tmp_path",
+        type="bool",
+        default=False,
+    )
+    parser.addini(
+        "belljar_ignore",
+        "files that are not recorded: paths from the root of a tape, or names",
+        type="linelist",
+        default=[],
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -54,7 +70,13 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Completes the tape of a test that passed, so that what is wrong with it fails the test."""
-    result = yield
+    tape = item.stash.get(_TAPE, None)
+    try:
+        result = yield
+    except FileNotFoundError as error:
+        if tape is not None:
+            tape.explain(error)
+        raise
     tape = item.stash.get(_TAPE, None)
     if tape is not None:
         tape.finish()
@@ -141,13 +163,25 @@ def _tape_for(request: pytest.FixtureRequest) -> Tape:
     if not is_there and config.getoption("--belljar-no-record"):
         pytest.fail(f"belljar: there is no tape {path}: run the test once without --belljar-no-record", pytrace=False)
     record = bool(config.getoption("--belljar-record")) or not is_there
-    return Tape(path, Path(root), record=record, frozen=frozen_at(node))
+    # The folder of the test is the user's; tmp_path was made for this test.
+    on_disk = "tmp_path" in node.fixturenames or bool(config.getini("belljar_make_files"))
+    ignored = [str(config.getini("belljar_tapes")), *_CACHES, *config.getini("belljar_ignore")]
+    return Tape(path, Path(root), record=record, frozen=frozen_at(node), on_disk=on_disk, ignored=ignored)
 
 
 class Tape:
     """The recorded subprocesses of a test."""
 
-    def __init__(self, path: Path, root: Path, *, record: bool, frozen: datetime | None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        root: Path,
+        *,
+        record: bool,
+        frozen: datetime | None,
+        on_disk: bool = False,
+        ignored: Sequence[str] = (),
+    ) -> None:
         self.path = path
         """The tape: a file of text, to be committed with the test."""
         self.root = root
@@ -155,6 +189,10 @@ class Tape:
         if the test uses that, else the folder of the test."""
         self.recording = record
         """Whether programs run and are recorded, in place of being replayed."""
+        self.on_disk = on_disk
+        """Whether a replay makes on the disk what the programs wrote when they were recorded. Otherwise only `read` shows
+        it."""
+        self._ignored = list(ignored)
         self._frozen = frozen
         self._session: _native.Session | None = None
         self._mismatch: TapeMismatch | None = None
@@ -234,6 +272,48 @@ class Tape:
             self._mismatch = readable(mismatch)
             raise self._mismatch from None
 
+    def read(self, path: StrPath) -> bytes:
+        """The content of a file beneath `root`, as the programs left it: also in a replay that makes no files on the disk.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+        """
+        relative = self._relative(path)
+        data = self._begun().read(relative or "")
+        if data is None:
+            raise FileNotFoundError(f"the programs of {self.path} left no file {relative}")
+        return data
+
+    @property
+    def unmade(self) -> list[tuple[str, str]]:
+        """The files that the programs changed when they were recorded, and that this replay has not made so far, with the
+        reasons: on the disk, for example, those in ``.git``."""
+        return [] if self._session is None else self._session.unmade()
+
+    def explain(self, error: FileNotFoundError) -> None:
+        """Notes on an error of the test why a file may be missing in a replay."""
+        # Since Python 3.11.
+        add_note: Callable[[str], None] | None = getattr(error, "add_note", None)
+        if self.recording or add_note is None:
+            return
+        unmade = self.unmade
+        if unmade:
+            path, why = unmade[0]
+            more = f", and {len(unmade) - 1} more" if len(unmade) > 1 else ""
+            add_note(f"belljar: the replay did not make {path} on the disk ({why}){more}: Tape.unmade lists them")
+        elif not self.on_disk:
+            add_note(
+                "belljar: a replay in the folder of the test makes no files on the disk: use tmp_path, Tape.read, or set "
+                "belljar_make_files in the configuration of pytest"
+            )
+        elif self._version() < (1, 2):
+            add_note(f"belljar: {self.path} has no files, as an older version recorded it: pytest --belljar-record")
+
+    def _version(self) -> tuple[int, ...]:
+        with open(self.path, encoding="utf-8") as lines:
+            found = re.search(r'"version":"(\d+)\.(\d+)"', lines.readline(4096))
+        return tuple(int(number) for number in found.groups()) if found else ()
+
     def _begun(self) -> _native.Session:
         if self._done:
             raise Error("the tape of this test is complete")
@@ -242,7 +322,14 @@ class Tape:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
             at = None if self._frozen is None else (start_ns(self._frozen) or 0) // 1_000_000
             root, path = os.fspath(self.root), os.fspath(self.path)
-            self._session = _native.Session(root, path, replay=not self.recording, paused_at_ms=at)
+            self._session = _native.Session(
+                root,
+                path,
+                replay=not self.recording,
+                paused_at_ms=at,
+                on_disk=self.on_disk,
+                ignored=self._ignored,
+            )
         return self._session
 
     def _relative(self, cwd: StrPath | None) -> str | None:
@@ -273,10 +360,16 @@ class Tape:
                 raise TapeMismatch(f"the test has called no program, and {self.path} has calls", self.path, [])
             return
         try:
-            session.finish()
+            withheld = session.finish()
         except TapeMismatch as mismatch:
             # The code under test may have hidden it.
             raise (self._mismatch or readable(mismatch)) from None
+        for path, rule in withheld:
+            warnings.warn(
+                f"belljar: {path} holds a secret (rule {rule}), so its content is not on {self.path.name}, and a replay "
+                "fails: name it in belljar_ignore, if no test reads it",
+                stacklevel=1,
+            )
 
     def _done_without_calls(self) -> bool:
         return len(self.path.read_text("utf-8").splitlines()) <= 1

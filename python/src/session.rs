@@ -3,7 +3,11 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use belljar::native::{Mismatch, SubprocessError, SubprocessRequest, SubprocessStatus};
+use belljar::kernel::vfs::WORKTREE;
+use belljar::native::{
+    Mismatch, SubprocessError, SubprocessFiles, SubprocessRequest, SubprocessStatus, TapeEntry,
+    TapedState, Unmade,
+};
 use belljar::testbench::{Testbench, TestbenchError, TestbenchSession};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -20,17 +24,23 @@ pub struct Session {
 #[pymethods]
 impl Session {
     /// Begins a session in the directory `root`. `paused_at_ms` is the time at which its clock stands, in milliseconds
-    /// since the Unix epoch.
+    /// since the Unix epoch. A replay makes files on the disk if `on_disk`, else in the overlay; what `ignored` names is
+    /// not recorded.
     #[new]
-    #[pyo3(signature = (root, tape, *, replay, paused_at_ms=None))]
+    #[pyo3(signature = (root, tape, *, replay, paused_at_ms=None, on_disk=false, ignored=Vec::new()))]
     fn new(
         py: Python<'_>,
         root: PathBuf,
         tape: PathBuf,
         replay: bool,
         paused_at_ms: Option<i64>,
+        on_disk: bool,
+        ignored: Vec<String>,
     ) -> PyResult<Self> {
-        let mut bench = Testbench::builder().fs_overlay(root);
+        let files =
+            if on_disk { SubprocessFiles::on_disk() } else { SubprocessFiles::in_overlay() };
+        let files = ignored.into_iter().fold(files, SubprocessFiles::ignore);
+        let mut bench = Testbench::builder().fs_overlay(root).subprocess_files(files);
         bench =
             if replay { bench.replay_subprocesses(tape) } else { bench.record_subprocesses(tape) };
         if let Some(at_ms) = paused_at_ms {
@@ -102,13 +112,38 @@ impl Session {
         advanced.map_err(|error| errors::raise(py, "Error", (error.to_string(),)))
     }
 
-    /// Ends it, and writes its tape; returns the number of its calls.
-    fn finish(&self, py: Python<'_>) -> PyResult<usize> {
+    /// The content of the file `path`, relative to the root, as the programs left it; `None` if there is none.
+    fn read(&self, py: Python<'_>, path: &str) -> PyResult<Option<Py<PyBytes>>> {
+        let bytes = py.detach(|| {
+            let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+            let session = session.as_mut()?;
+            Some(session.overlay().and_then(|vfs| vfs.read(&format!("{WORKTREE}/{path}")).ok()))
+        });
+        let bytes = bytes.ok_or_else(|| ended(py))?;
+        Ok(bytes.map(|bytes| PyBytes::new(py, &bytes).unbind()))
+    }
+
+    /// The files that the programs of a replay changed when they were recorded, and that it has not made, with the
+    /// reasons.
+    fn unmade(&self, py: Python<'_>) -> PyResult<Vec<(String, &'static str)>> {
+        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        let session = session.as_ref().ok_or_else(|| ended(py))?;
+        let why = |why| match why {
+            Unmade::Nowhere => "the session makes no files",
+            Unmade::Sensitive => "other tools may run or obey it",
+            Unmade::Special => "it is no file, directory or link",
+        };
+        Ok(session.unmade_files().into_iter().map(|file| (file.path, why(file.why))).collect())
+    }
+
+    /// Ends it, and writes its tape; returns the files of a recording whose contents are not on the tape, as they hold
+    /// secrets, with the rules.
+    fn finish(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
         let session = self.session.lock().unwrap_or_else(PoisonError::into_inner).take();
         let session = session.ok_or_else(|| ended(py))?;
         let finalized = py.detach(|| session.finalize());
         let finalized = finalized.map_err(|error| of_testbench(py, &error))?;
-        Ok(finalized.recorded_subprocesses.len())
+        Ok(withheld(&finalized.recorded_subprocesses))
     }
 
     /// Ends it without writing anything.
@@ -116,6 +151,17 @@ impl Session {
         let session = self.session.lock().unwrap_or_else(PoisonError::into_inner).take();
         py.detach(|| drop(session));
     }
+}
+
+fn withheld(entries: &[TapeEntry]) -> Vec<(String, String)> {
+    let changes = entries.iter().flat_map(|entry| &entry.changes);
+    let withheld = changes.filter_map(|change| match &change.after {
+        Some(TapedState::File { withheld_by: Some(rule), .. }) => {
+            Some((change.path.clone(), rule.clone()))
+        }
+        _ => None,
+    });
+    withheld.collect()
 }
 
 fn ended(py: Python<'_>) -> PyErr {
@@ -132,7 +178,9 @@ fn of_testbench(py: Python<'_>, error: &TestbenchError) -> PyErr {
             let none: Vec<(String, String, String)> = Vec::new();
             errors::raise(py, "TapeMismatch", (error.to_string(), tape.clone(), none))
         }
-        SubprocessError::Tape(_) => errors::raise(py, "TapeError", (format!("{error:?}"),)),
+        SubprocessError::Tape(_) | SubprocessError::Files { .. } => {
+            errors::raise(py, "TapeError", (format!("{error:?}"),))
+        }
         SubprocessError::NotFound { program, .. } => {
             errors::raise(py, "ProgramNotFound", (format!("{error:?}"), program))
         }

@@ -25,6 +25,36 @@ def test_code_that_calls_subprocess(belljar_subprocess):
     assert done.returncode == 1 and b"no-such-command" in done.stderr
 """
 
+BUILD = """
+import subprocess
+
+SOURCE = "int main(void) { return 7; }\\n"
+
+def test_object_file_is_left_behind(belljar_tape, tmp_path):
+    (tmp_path / "main.c").write_text(SOURCE)
+    belljar_tape.run(["cc", "-c", "main.c", "-o", "main.o"], check=True)
+    code = (tmp_path / "main.o").read_bytes()
+    belljar_tape.run(["cc", "main.o", "-o", "main"], check=True)
+    assert belljar_tape.run(["./main"]).returncode == 7
+    assert len(code) > 100 and (tmp_path / "main").stat().st_mode & 0o100
+    assert belljar_tape.read("main.o") == code
+
+def test_code_that_calls_the_compiler(belljar_subprocess, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "main.c").write_text(SOURCE)
+    subprocess.run(["cc", "-S", "main.c"], check=True)
+    assert "main" in (tmp_path / "main.s").read_text()
+
+def test_repository(belljar_tape, tmp_path):
+    (tmp_path / "a.txt").write_text("a\\n")
+    git = ["git", "-c", "user.name=A", "-c", "user.email=a@b"]
+    for words in (["init", "-q", "."], ["add", "."], ["commit", "-qm", "first"]):
+        belljar_tape.run([*git, *words], check=True)
+    belljar_tape.run([*git, "mv", "a.txt", "b.txt"], check=True)
+    assert (tmp_path / "b.txt").read_text() == "a\\n" and not (tmp_path / "a.txt").exists()
+    assert (tmp_path / ".git").exists() or (".git/HEAD", "other tools may run or obey it") in belljar_tape.unmade
+"""
+
 needs_programs = pytest.mark.skipif(
     shutil.which("cc") is None or shutil.which("git") is None, reason="needs cc and git"
 )
@@ -46,6 +76,64 @@ def test_project_records_once_and_replays_without_the_programs(
     failed.stdout.fnmatch_lines(["*ProgramNotFound*the host has no program \"cc\"*"])
     # A recording that fails leaves the tape as it was.
     pytester.runpytest_subprocess().assert_outcomes(passed=3)
+
+
+@needs_programs
+def test_what_programs_wrote_is_there_again_without_them(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makepyfile(test_build=BUILD)
+    pytester.runpytest_subprocess().assert_outcomes(passed=3)
+    monkeypatch.setenv("PATH", "")
+    pytester.runpytest_subprocess("--belljar-no-record").assert_outcomes(passed=3)
+    pytester.makepyfile(test_build=BUILD.replace("return 7", "return 8"))
+    edited = pytester.runpytest_subprocess("--belljar-no-record")
+    edited.assert_outcomes(passed=1, failed=2)
+    edited.stdout.fnmatch_lines(
+        [
+            "*TapeMismatch: subprocess call 1 does not match *line 2:",
+            "* file main.c (-: on the tape, +: now)",
+            "* - a file of 29 bytes, *",
+            "* + a file of 29 bytes, *",
+        ]
+    )
+
+
+def test_files_in_the_folder_of_the_test_are_made_only_when_asked(pytester: pytest.Pytester) -> None:
+    body = '''
+    import pathlib
+    script = "open('out', 'w').write('made')"
+    belljar_tape.run([PYTHON, "-c", script], check=True)
+    assert belljar_tape.read("out") == b"made"
+    out = pathlib.Path(__file__).parent / "out"
+    out.read_text()
+'''
+    out = pytester.path / "out"
+    run(pytester, body).assert_outcomes(passed=1)
+    out.unlink()
+    missing = run(pytester, body)
+    missing.assert_outcomes(failed=1)
+    if sys.version_info >= (3, 11):
+        missing.stdout.fnmatch_lines(["*belljar_make_files*"])
+    assert not out.exists()
+    pytester.makeini("[pytest]\nbelljar_make_files = true\n")
+    for _ in range(2):
+        run(pytester, body).assert_outcomes(passed=1)
+        assert out.read_text() == "made"
+
+
+def test_secret_is_warned_of_when_it_is_recorded(pytester: pytest.Pytester) -> None:
+    body = '''
+    belljar_tape.run([PYTHON, "-c", "open('key.pem', 'w').write('-----BEGIN EC PRIV' + 'ATE KEY-----')"], check=True)
+'''
+    recorded = run(pytester, body)
+    recorded.assert_outcomes(passed=1, warnings=1)
+    recorded.stdout.fnmatch_lines(["*key.pem holds a secret (rule private-key)*belljar_ignore*"])
+    (pytester.path / "key.pem").unlink()
+    run(pytester, body).assert_outcomes(failed=1)
+    pytester.makeini("[pytest]\nbelljar_ignore = key.pem\n")
+    run(pytester, body, "--belljar-record").assert_outcomes(passed=1)
+    run(pytester, body).assert_outcomes(passed=1)
 
 
 def run(pytester: pytest.Pytester, body: str, *options: str) -> pytest.RunResult:

@@ -299,7 +299,7 @@ fn is_hook(change: &Change) -> bool {
 }
 
 /// The changes in one line.
-fn summary(changes: &[Change]) -> String {
+pub fn summary(changes: &[Change]) -> String {
     let words = |change: &Change| {
         format!("{} {}", printable(&change.shown_path()), change.kind.replace('_', " "))
     };

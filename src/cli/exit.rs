@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::text::printable;
-use crate::native::NativeError;
+use crate::native::{NativeError, SubprocessError, SubprocessStatus};
 use crate::net::EgressRuleError;
 use crate::sandbox::{CopyError, HomeError, SandboxError};
+use crate::testbench::TestbenchError;
 use crate::{Outcome, ProgramError, ResolveError, RunError};
 
 /// The command line is invalid, or names a file or directory that cannot be used.
@@ -134,6 +135,12 @@ fn code_of(error: &anyhow::Error) -> u8 {
             NativeError::Start { .. } | NativeError::Profile(_) => NOT_RUNNABLE,
         };
     }
+    if let Some(error) = error.downcast_ref::<SubprocessError>() {
+        return of_subprocess_error(error);
+    }
+    if let Some(TestbenchError::Subprocess(error)) = error.downcast_ref() {
+        return of_subprocess_error(error);
+    }
     if let Some(error) = error.downcast_ref::<ProgramError>() {
         return match error {
             ProgramError::Read(disk) if disk.source.kind() == std::io::ErrorKind::NotFound => {
@@ -171,6 +178,28 @@ fn code_of(error: &anyhow::Error) -> u8 {
         return USAGE;
     }
     error.downcast_ref::<RunError>().map_or(FAILED, of_run_error)
+}
+
+/// The code for a recorded native program that ended.
+pub fn of_subprocess(status: &SubprocessStatus) -> u8 {
+    match status {
+        SubprocessStatus::Exited(code) => u8::try_from(*code).unwrap_or(u8::MAX),
+        SubprocessStatus::Signalled(signal) => u8::try_from(128 + signal).unwrap_or(u8::MAX),
+        SubprocessStatus::Stopped(outcome) => of_outcome(outcome),
+    }
+}
+
+fn of_subprocess_error(error: &SubprocessError) -> u8 {
+    match error {
+        SubprocessError::NotFound { .. } => NOT_FOUND,
+        SubprocessError::PermissionDenied { .. }
+        | SubprocessError::Denied { .. }
+        | SubprocessError::Profile(_) => NOT_RUNNABLE,
+        SubprocessError::Mismatch(_)
+        | SubprocessError::Exhausted { .. }
+        | SubprocessError::Unconsumed { .. } => DIFFERENT,
+        _ => FAILED,
+    }
 }
 
 /// The code for a program that could not be started.

@@ -45,6 +45,7 @@ mod loaded;
 mod mcp;
 mod message;
 mod mounts;
+mod native;
 #[cfg(feature = "http")]
 mod net;
 mod optimize;
@@ -138,6 +139,7 @@ pub fn main() -> ExitCode {
         Subcommand::Sh(args) => sh::run(*args),
         Subcommand::Record(args) => run::run(&args.run, Some(&args)),
         Subcommand::Replay(args) => replay::run(&args),
+        Subcommand::Native(args) => native::run(&args),
         Subcommand::Tape(args) => tape::run(&args),
         Subcommand::Fidelity(args) => fidelity::run(&args),
         Subcommand::Verify(args) => verify::run(&args),

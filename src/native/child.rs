@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use super::runner::NativeChild;
 use super::streams::{ChildInput, ChildOutput, Collected, CutShort, Sent, Streams, Written, lock};
 use super::{
-    SandboxProfile, SubprocessError, SubprocessOutput, SubprocessRequest, SubprocessStatus,
-    SubprocessStdio, TapeEntry, TapedFailure,
+    FilesError, SandboxProfile, SubprocessError, SubprocessOutput, SubprocessRequest,
+    SubprocessStatus, SubprocessStdio, TapeEntry, TapedFailure,
 };
 use crate::base::digest::Digest;
 use crate::engine::Program;
@@ -97,6 +97,11 @@ impl Call {
         let (call, program, limit_bytes) =
             (self.number, self.program.clone(), self.output_bytes_max);
         SubprocessError::OutputLimit { call, program, limit_bytes }
+    }
+
+    pub(super) fn files_error(&self, source: FilesError) -> SubprocessError {
+        let (call, program, source) = (self.number, self.program.clone(), Box::new(source));
+        SubprocessError::Files { call, program, source }
     }
 
     pub(super) fn host_error(&self, source: io::Error) -> SubprocessError {

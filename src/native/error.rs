@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::{Mismatch, ProfileError, SandboxProfile};
+use super::{FilesError, Mismatch, ProfileError, SandboxProfile};
 use crate::base::disk::DiskError;
 use crate::engine::RunError;
 use crate::tape::TapeError;
@@ -192,6 +192,16 @@ pub enum SubprocessError {
         /// The tape.
         tape: PathBuf,
     },
+    /// What the program did to files cannot be recorded, or not be repeated.
+    #[error("subprocess call {call}: the files of {program:?} cannot be recorded or made again")]
+    Files {
+        /// The call.
+        call: u64,
+        /// The program.
+        program: String,
+        /// Why.
+        source: Box<FilesError>,
+    },
     /// The machine's tape has failed; what cannot be recorded is not run.
     #[error(
         "subprocess call {call}: {program:?} cannot be recorded on the machine's tape; ending that \
@@ -212,7 +222,11 @@ impl SubprocessError {
     pub(super) fn is_of_tape(&self) -> bool {
         matches!(
             self,
-            Self::Tape(_) | Self::Mismatch(_) | Self::Exhausted { .. } | Self::MachineTape { .. }
+            Self::Tape(_)
+                | Self::Mismatch(_)
+                | Self::Exhausted { .. }
+                | Self::Files { .. }
+                | Self::MachineTape { .. }
         )
     }
 }

@@ -3,11 +3,17 @@
 mod child;
 mod children;
 mod error;
+mod file_playback;
+mod file_recording;
+mod files_error;
+mod given_files;
 mod image;
 mod in_machine;
 mod lookup;
 mod machine_tape;
+mod made_files;
 mod mismatch;
+mod opened_files;
 mod os_process;
 mod pipe_state;
 mod playback;
@@ -17,15 +23,19 @@ mod recording;
 mod request;
 mod runner;
 mod streams;
+mod subprocess_files;
 mod subprocesses;
 mod tape;
 mod taped_bytes;
 mod taped_failure;
+mod taped_files;
 mod waits_to_read;
 
 pub use child::SubprocessChild;
 pub use children::{NativeChildren, NativePrograms};
 pub use error::{FindError, SubprocessError};
+pub use file_playback::{Unmade, UnmadeFile};
+pub use files_error::FilesError;
 pub use image::{NativeImage, TapedChildren};
 pub use mismatch::{Difference, Mismatch};
 pub use profile::{ProfileError, SandboxProfile};
@@ -35,7 +45,11 @@ pub use request::{
 };
 pub use runner::{NativeCommand, NativeError};
 pub use streams::{ChildInput, ChildOutput};
+pub use subprocess_files::{
+    FILE_BYTES_MAX, FILES_BYTES_MAX, FILES_ENTRIES_MAX, MakeFiles, SubprocessFiles,
+};
 pub use subprocesses::{OnMissing, SubprocessConfig, Subprocesses};
 pub use tape::{PROCESS_TAPE_BYTES_MAX, ProcessTape, TapeEntry};
 pub use taped_bytes::TapedBytes;
 pub use taped_failure::TapedFailure;
+pub use taped_files::{TapedChange, TapedInput, TapedState};

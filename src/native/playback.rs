@@ -2,8 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use super::file_playback::FilePlayback;
 use super::mismatch::{Difference, Mismatch};
-use super::{ProcessTape, SubprocessError, TapeEntry, TapedBytes};
+use super::{
+    FilesError, ProcessTape, SubprocessError, SubprocessFiles, TapeEntry, TapedBytes, UnmadeFile,
+};
+use crate::kernel::machine::Machine;
 
 /// Entries shown before and after a mismatch.
 const CONTEXT: usize = 3;
@@ -16,6 +20,8 @@ pub(super) struct Playback {
     path: PathBuf,
     tape: ProcessTape,
     next: usize,
+    /// Begun with the first call.
+    files: Option<FilePlayback>,
 }
 
 impl Playback {
@@ -24,28 +30,70 @@ impl Playback {
     /// # Errors
     /// See [`ProcessTape::load`].
     pub(super) fn open(path: &Path) -> Result<Self, SubprocessError> {
-        Ok(Self { path: path.to_owned(), tape: ProcessTape::load(path)?, next: 0 })
+        let tape = ProcessTape::load(path)?;
+        Ok(Self { path: path.to_owned(), tape, next: 0, files: None })
+    }
+
+    /// Sets where the files of programs are, before the first call.
+    pub(super) fn begin_files(&mut self, root: &Path, settings: &SubprocessFiles) {
+        self.files.get_or_insert_with(|| FilePlayback::new(root, &self.path, settings));
+    }
+
+    /// The files that were not made so far.
+    pub(super) fn unmade_files(&self) -> Vec<UnmadeFile> {
+        self.files.as_ref().map(FilePlayback::unmade).unwrap_or_default()
+    }
+
+    /// Makes what the program of call number `call` and entry `index` changed.
+    ///
+    /// # Errors
+    /// [`SubprocessError`]: `Mismatch`, `Files`.
+    pub(super) fn end_files(
+        &mut self,
+        (call, program): (u64, &str),
+        index: usize,
+        machine: &mut Machine,
+    ) -> Result<(), SubprocessError> {
+        let Some(files) = &mut self.files else { return Ok(()) };
+        let differences = files.end(index, machine).map_err(|source| {
+            let (program, source) = (program.to_owned(), Box::new(source));
+            SubprocessError::Files { call, program, source }
+        })?;
+        self.expect_none(call, index, differences)
     }
 
     /// Takes the entry of call number `call`, and its index. A call that does not match takes
     /// nothing.
     ///
     /// # Errors
-    /// [`SubprocessError`]: `Mismatch`, `Exhausted`.
+    /// [`SubprocessError`]: `Mismatch`, `Exhausted`, `Files`.
     pub(super) fn take(
         &mut self,
         call: u64,
         asked: &TapeEntry,
+        machine: &mut Machine,
     ) -> Result<(usize, TapeEntry), SubprocessError> {
         let Some(entry) = self.tape.entries.get(self.next) else {
             let (tape, entries) = (self.path.clone(), self.tape.entries.len());
             let asked = summary(asked);
             return Err(SubprocessError::Exhausted { call, asked, tape, entries });
         };
-        self.check(call, self.next, entry, asked)?;
-        let taken = (self.next, entry.clone());
+        let mut differences = differences(entry, asked);
+        if let Some(files) = &mut self.files {
+            let failed = |source: FilesError| SubprocessError::Files {
+                call,
+                program: entry.program.shown(),
+                source: Box::new(source),
+            };
+            differences.extend(files.differences(entry, machine).map_err(failed)?);
+        }
+        let (index, entry) = (self.next, entry.clone());
+        self.expect_none(call, index, differences)?;
+        if let Some(files) = self.files.as_mut().filter(|_| entry.ran()) {
+            files.begin(index, &entry);
+        }
         self.next += 1;
-        Ok(taken)
+        Ok((index, entry))
     }
 
     /// Compares a call whose input is complete with its entry at `index`.
@@ -59,7 +107,17 @@ impl Playback {
         entry: &TapeEntry,
         asked: &TapeEntry,
     ) -> Result<(), SubprocessError> {
-        let differences = differences(entry, asked);
+        self.expect_none(call, index, differences(entry, asked))
+    }
+
+    /// # Errors
+    /// [`SubprocessError::Mismatch`] if call number `call` and the entry `index` have `differences`.
+    fn expect_none(
+        &self,
+        call: u64,
+        index: usize,
+        differences: Vec<Difference>,
+    ) -> Result<(), SubprocessError> {
         if differences.is_empty() {
             return Ok(());
         }
@@ -176,7 +234,11 @@ mod tests {
 
     fn playback(lines: &[&str]) -> Playback {
         let entries = lines.iter().map(|line| entry(line)).collect();
-        Playback { path: "t.jsonl".into(), tape: ProcessTape { entries }, next: 0 }
+        Playback { path: "t.jsonl".into(), tape: ProcessTape { entries }, next: 0, files: None }
+    }
+
+    fn machine() -> Machine {
+        Machine::builder().build().unwrap()
     }
 
     fn fields(tape: &str, asked: &str) -> Vec<String> {
@@ -220,10 +282,10 @@ mod tests {
         let mut playback = playback(&lines.each_ref().map(String::as_str));
         for name in ["a", "b", "c", "d"] {
             let asked = entry(&format!(r#"{{"program":"{name}"}}"#));
-            playback.take(1, &asked).unwrap();
+            playback.take(1, &asked, &mut machine()).unwrap();
         }
         let asked = entry(r#"{"program":"x"}"#);
-        let error = playback.take(5, &asked).unwrap_err().to_string();
+        let error = playback.take(5, &asked, &mut machine()).unwrap_err().to_string();
         assert_eq!(
             error,
             "subprocess call 5 does not match t.jsonl, line 6:\n  \
@@ -232,7 +294,7 @@ mod tests {
              line 7: \"f\"\n  line 8: \"g\"\n  line 9: \"h\"\n\
              if the new call is correct, record the tape again"
         );
-        playback.take(6, &entry(r#"{"program":"e"}"#)).unwrap();
+        playback.take(6, &entry(r#"{"program":"e"}"#), &mut machine()).unwrap();
     }
 
     #[test]
@@ -241,7 +303,7 @@ mod tests {
         let line = format!(r#"{{"program":"p","args":[{args}],"exit_code":0}}"#);
         let mut playback = playback(&[line.as_str(); 9]);
         let asked = entry(r#"{"program":"q"}"#);
-        let error = playback.take(1, &asked).unwrap_err();
+        let error = playback.take(1, &asked, &mut machine()).unwrap_err();
         assert!(error.to_string().len() < 8000, "{}", error.to_string().len());
     }
 }

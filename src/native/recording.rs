@@ -1,15 +1,22 @@
 //! A process tape being recorded.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::{PROCESS_TAPE_BYTES_MAX, ProcessTape, SubprocessError, TapeEntry};
-use crate::tape::TapeError;
+use super::file_recording::{FileRecording, RecordedFiles};
+use super::{
+    FilesError, MakeFiles, PROCESS_TAPE_BYTES_MAX, ProcessTape, SubprocessError, SubprocessFiles,
+    SubprocessRequest, TapeEntry,
+};
+use crate::kernel::machine::Machine;
+use crate::tape::{Redaction, TapeError};
 
 /// Entries of a tape, in the order in which their programs started.
 pub(super) struct Recording {
     path: PathBuf,
     slots: Vec<Slot>,
     room_bytes: u64,
+    /// Begun with the first program, if files are recorded.
+    files: Option<Box<FileRecording>>,
 }
 
 struct Slot {
@@ -22,11 +29,48 @@ struct Slot {
 impl Recording {
     pub(super) fn new(path: PathBuf) -> Self {
         let room_bytes = PROCESS_TAPE_BYTES_MAX - ProcessTape::default().len_bytes();
-        Self { path, slots: Vec::new(), room_bytes }
+        Self { path, slots: Vec::new(), room_bytes, files: None }
     }
 
     pub(super) fn path(&self) -> &PathBuf {
         &self.path
+    }
+
+    /// Notes the state of the files beneath `root` before the program of `call` starts.
+    ///
+    /// # Errors
+    /// [`FilesError`].
+    pub(super) fn begin_files(
+        &mut self,
+        call: u64,
+        request: &SubprocessRequest,
+        root: &Path,
+        settings: &SubprocessFiles,
+        redaction: &Redaction,
+    ) -> Result<(), FilesError> {
+        if settings.make() == MakeFiles::Nowhere {
+            return Ok(());
+        }
+        let files = match &mut self.files {
+            Some(files) => files,
+            none => none.insert(FileRecording::new(root, &self.path, settings, redaction)?.into()),
+        };
+        files.begin(call, request, root)
+    }
+
+    /// Returns what the program of `call`, which has ended, did to files, and shows it in the namespace of `machine`.
+    ///
+    /// # Errors
+    /// [`FilesError`].
+    pub(super) fn end_files(
+        &mut self,
+        call: u64,
+        machine: &mut Machine,
+    ) -> Result<RecordedFiles, FilesError> {
+        let Some(files) = &mut self.files else { return Ok(RecordedFiles::default()) };
+        let recorded = files.end(call)?;
+        files.show(&recorded.changes, machine)?;
+        Ok(recorded)
     }
 
     /// Reserves the place of a call that begins.
@@ -64,6 +108,9 @@ impl Recording {
         let tape =
             ProcessTape { entries: self.slots.into_iter().map(entry).collect::<Result<_, _>>()? };
         tape.save(&self.path)?;
+        if let Some(files) = self.files {
+            files.finish().map_err(TapeError::from)?;
+        }
         Ok(tape.entries)
     }
 }

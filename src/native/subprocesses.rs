@@ -16,8 +16,8 @@ use super::runner::NativeChild;
 use super::streams::Streams;
 use super::{
     ChildInput, ChildOutput, FindError, ProcessTape, SandboxProfile, SubprocessChild,
-    SubprocessError, SubprocessInput, SubprocessOutput, SubprocessRequest, SubprocessStatus,
-    TapeEntry, TapedFailure,
+    SubprocessError, SubprocessFiles, SubprocessInput, SubprocessOutput, SubprocessRequest,
+    SubprocessStatus, TapeEntry, TapedFailure, UnmadeFile,
 };
 use crate::base::disk::{self, DiskError};
 use crate::engine::Program;
@@ -110,6 +110,7 @@ pub struct Subprocesses {
     /// Made when the first program starts.
     confinement: Option<Confinement>,
     redaction: Redaction,
+    files: SubprocessFiles,
     /// Calls so far.
     calls: u64,
     /// The first call that should be on the process tape and is not.
@@ -153,6 +154,7 @@ impl Subprocesses {
             read_only_roots: Vec::new(),
             confinement: None,
             redaction: Redaction::default(),
+            files: SubprocessFiles::default(),
             calls: 0,
             off_tape: None,
         })
@@ -208,6 +210,21 @@ impl Subprocesses {
     pub fn redaction(mut self, redaction: Redaction) -> Self {
         self.redaction = redaction;
         self
+    }
+
+    /// Sets where files that recorded programs changed are recorded, and made again. Default: nowhere.
+    #[must_use]
+    pub fn files(mut self, files: SubprocessFiles) -> Self {
+        self.files = files;
+        self
+    }
+
+    /// The files that recorded programs changed, and that this replay has not made.
+    pub fn unmade_files(&self) -> Vec<UnmadeFile> {
+        match &self.mode {
+            Mode::Replay(playback) => playback.unmade_files(),
+            Mode::Real | Mode::Record(_) | Mode::WasiToolchain(_) => Vec::new(),
+        }
     }
 
     /// The entries recorded so far, or all that are replayed.
@@ -347,6 +364,15 @@ impl Subprocesses {
             let roots = self.roots.as_deref().unwrap_or(root);
             self.confinement = Confinement::new(self.profile, roots, &self.read_only_roots)?;
         }
+        match &mut self.mode {
+            Mode::Record(recording) => {
+                let (root, files) = (&self.root, &self.files);
+                let begun = recording.begin_files(number, request, root, files, &self.redaction);
+                begun.map_err(|source| call.files_error(source))?;
+            }
+            Mode::Replay(playback) => playback.begin_files(&self.root, &self.files),
+            Mode::Real | Mode::WasiToolchain(_) => {}
+        }
         call.started_ns = machine_tape::begin(number, request, self.profile, machine)?;
         if let Mode::Record(recording) = &mut self.mode {
             recording.begin(number, call.program.clone());
@@ -388,7 +414,7 @@ impl Subprocesses {
         machine: &mut Machine,
     ) -> Result<(Work, Arc<Streams>, Option<ChildInput>), SubprocessError> {
         if let Mode::Replay(playback) = &mut self.mode {
-            let (index, entry) = playback.take(call.number, &call.asked)?;
+            let (index, entry) = playback.take(call.number, &call.asked, machine)?;
             if let Some(failure) = entry.failure.as_ref().filter(|failure| failure.is_of_start()) {
                 pass_time(call, &entry, machine);
                 return Err(call.failed(failure, request, &self.root, self.profile));
@@ -438,10 +464,11 @@ impl Subprocesses {
             }
             Work::Native(native) => call.output_of(&native),
             Work::Taped(index, entry) => {
-                if let Mode::Replay(playback) = &self.mode {
+                if let Mode::Replay(playback) = &mut self.mode {
                     playback.check(call.number, index, &entry, &call.asked)?;
+                    pass_time(call, &entry, machine);
+                    playback.end_files((call.number, &call.program), index, machine)?;
                 }
-                pass_time(call, &entry, machine);
                 match entry.failure {
                     Some(_) => Err(call.output_limit()),
                     None => Ok(entry.output()),
@@ -464,7 +491,9 @@ impl Subprocesses {
     ) -> Result<(), SubprocessError> {
         let duration_ms = machine_tape::end(call, stdin, done.ok(), machine)?;
         if let Mode::Record(recording) = &mut self.mode {
-            let asked = call.asked.clone();
+            let files = recording.end_files(call.number, machine);
+            let files = files.map_err(|source| call.files_error(source))?;
+            let asked = call.asked.clone().with_files(files);
             let entry = match done {
                 Ok(output) => asked.answered(output, duration_ms),
                 Err(error) => asked.failed(TapedFailure::of(error), duration_ms),

@@ -7,8 +7,11 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::file_recording::RecordedFiles;
+use super::taped_files::check_paths;
 use super::{
-    SandboxProfile, SubprocessOutput, SubprocessRequest, SubprocessStatus, TapedBytes, TapedFailure,
+    SandboxProfile, SubprocessOutput, SubprocessRequest, SubprocessStatus, TapedBytes, TapedChange,
+    TapedFailure, TapedInput,
 };
 use crate::base::atomic_file;
 use crate::base::digest::Digest;
@@ -19,7 +22,7 @@ use crate::tape::{Redaction, TapeError, Version};
 /// Maximum length of a process tape, in bytes: it is read and written whole.
 pub const PROCESS_TAPE_BYTES_MAX: u64 = 256 << 20;
 
-const VERSION: Version = Version { major: 1, minor: 1 };
+const VERSION: Version = Version { major: 1, minor: 2 };
 
 /// Line 1.
 #[derive(Serialize, Deserialize)]
@@ -70,6 +73,16 @@ pub struct TapeEntry {
     /// Its duration on the session's clock, in milliseconds.
     #[serde(default)]
     pub duration_ms: u64,
+    /// The files that it was given, sorted by path, without those that it changed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inputs: Vec<TapedInput>,
+    /// What it changed beneath the root of the session, sorted by path.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<TapedChange>,
+    /// How many programs of the tape had ended when it ended, itself included. `None`: they ended in the order of
+    /// starting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<u64>,
 }
 
 impl TapeEntry {
@@ -99,7 +112,17 @@ impl TapeEntry {
             timed_out: false,
             failure: None,
             duration_ms: 0,
+            inputs: Vec::new(),
+            changes: Vec::new(),
+            ended: None,
         }
+    }
+
+    /// Adds the files.
+    pub(super) fn with_files(mut self, files: RecordedFiles) -> Self {
+        let RecordedFiles { inputs, changes, ended } = files;
+        (self.inputs, self.changes, self.ended) = (inputs, changes, ended);
+        self
     }
 
     /// Adds the result.
@@ -134,6 +157,11 @@ impl TapeEntry {
         SubprocessOutput { status, stdout, stderr }
     }
 
+    /// Whether the program ran.
+    pub(super) fn ran(&self) -> bool {
+        self.failure.as_ref().is_none_or(|failure| !failure.is_of_start())
+    }
+
     /// The name and value of a variable.
     pub(super) fn split_variable(variable: &TapedBytes) -> Option<(&[u8], &[u8])> {
         // Names of Windows' own variables begin with `=`.
@@ -157,6 +185,8 @@ impl TapeEntry {
             let message = "an entry needs exactly one of exit_code, signal, timed_out and failure";
             return Err(message.to_owned());
         }
+        check_paths("inputs", self.inputs.iter().map(|input| &*input.path))?;
+        check_paths("changes", self.changes.iter().map(|change| &*change.path))?;
         match self.env.iter().find(|variable| Self::split_variable(variable).is_none()) {
             Some(variable) => Err(format!("{variable:?} in env is not of the form NAME=value")),
             None => Ok(()),
@@ -200,6 +230,14 @@ impl ProcessTape {
     /// [`TapeError`]: `Disk`, also if it exceeds [`PROCESS_TAPE_BYTES_MAX`]; `Version` for another
     /// major version of the format; `Line` for an invalid header or entry.
     pub fn load(path: &Path) -> Result<Self, TapeError> {
+        Self::load_with_version(path).map(|(tape, _)| tape)
+    }
+
+    /// As [`ProcessTape::load`], with the version of the tape. Before version 1.2 tapes have no files.
+    ///
+    /// # Errors
+    /// Those of [`ProcessTape::load`].
+    pub fn load_with_version(path: &Path) -> Result<(Self, Version), TapeError> {
         let mut bytes = Vec::new();
         let read = disk::open(path)?.take(PROCESS_TAPE_BYTES_MAX + 1).read_to_end(&mut bytes);
         read.map_err(DiskError::new("read", path))?;
@@ -230,7 +268,7 @@ impl ProcessTape {
             entry.check().map_err(|message| bad(index + 2, "entry", &message))?;
             entries.push(entry);
         }
-        Ok(Self { entries })
+        Ok((Self { entries }, header.version))
     }
 
     /// Writes the tape to `path`, all or nothing.

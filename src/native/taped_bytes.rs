@@ -20,6 +20,13 @@ enum Form<T> {
     Binary { base64: String },
 }
 
+impl TapedBytes {
+    /// As text, for messages.
+    pub(super) fn shown(&self) -> String {
+        String::from_utf8_lossy(&self.0).into_owned()
+    }
+}
+
 impl<T: AsRef<[u8]> + ?Sized> From<&T> for TapedBytes {
     fn from(bytes: &T) -> Self {
         Self(bytes.as_ref().to_vec())

@@ -291,7 +291,8 @@ impl TapeReader {
         };
         let no_header = |reader: &Self, error: serde_json::Error| {
             reader.bad(format!(
-                "not a header of a tape ({error}); name a file that `belljar record --tape` wrote"
+                "not a header of a tape ({error}); name a file that `belljar record --tape` wrote; \
+                 `belljar native` replays process tapes"
             ))
         };
         // Checked first, as other versions may have other fields.

@@ -12,7 +12,7 @@ use crate::engine::Engine;
 use crate::host::{Answers, CommandPolicy, HostBridge};
 use crate::kernel::machine::limits::Limits;
 use crate::kernel::vfs::Mtimes;
-use crate::native::{OnMissing, SandboxProfile};
+use crate::native::{MakeFiles, OnMissing, SandboxProfile, SubprocessFiles};
 use crate::net::EgressRule;
 
 /// Default limit of the bytes of a session's tape.
@@ -53,6 +53,9 @@ pub struct Testbench {
     pub(super) sandbox_profile: SandboxProfile,
     /// Where confined programs may write; `None` for the worktree.
     pub(super) sandbox_roots: Option<Vec<PathBuf>>,
+    /// Where files that recorded programs changed are recorded, and made again; `None` for the overlay, if there is
+    /// one.
+    pub(super) subprocess_files: Option<SubprocessFiles>,
     /// Limits of modules.
     pub(super) limits: Limits,
     /// Seed of the random numbers of modules.
@@ -87,6 +90,7 @@ impl Default for Testbench {
             charge_native_time: false,
             sandbox_profile: SandboxProfile::default(),
             sandbox_roots: None,
+            subprocess_files: None,
             limits: Limits::default(),
             seed: 0,
             mtimes: Mtimes::Host,
@@ -104,6 +108,20 @@ impl Testbench {
     /// A builder with every axis set to the host's.
     pub fn builder() -> TestbenchBuilder {
         TestbenchBuilder(Self::default())
+    }
+
+    /// Where files that recorded programs changed are recorded, and made again. Without an overlay there is no namespace
+    /// in which they could be made.
+    pub(super) fn files_of_subprocesses(&self) -> SubprocessFiles {
+        let is_overlay = matches!(self.filesystem, FilesystemConfig::Overlay { .. });
+        match &self.subprocess_files {
+            None if is_overlay => SubprocessFiles::in_overlay(),
+            None => SubprocessFiles::nowhere(),
+            Some(files) if files.make() == MakeFiles::InOverlay && !is_overlay => {
+                SubprocessFiles::nowhere()
+            }
+            Some(files) => files.clone(),
+        }
     }
 }
 
@@ -191,6 +209,14 @@ impl TestbenchBuilder {
     /// Sets where confined native programs may write, instead of the worktree.
     pub fn sandbox_roots<P: Into<PathBuf>>(mut self, roots: impl IntoIterator<Item = P>) -> Self {
         self.0.sandbox_roots = Some(roots.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Sets what is recorded of the files that native programs change in the worktree, and where a replay makes them:
+    /// with [`SubprocessFiles::on_disk`] on the disk. Default: [`SubprocessFiles::in_overlay`] with
+    /// [`TestbenchBuilder::fs_overlay`], else [`SubprocessFiles::nowhere`].
+    pub fn subprocess_files(mut self, files: SubprocessFiles) -> Self {
+        self.0.subprocess_files = Some(files);
         self
     }
 

@@ -22,7 +22,7 @@ use crate::kernel::vfs::{DiffEntry, HostDir, Overlay};
 use crate::llm::LlmProvider;
 use crate::native::{
     FindError, NativeChildren, NativePrograms, OnMissing, ProcessTape, SandboxProfile,
-    SubprocessError, SubprocessOutput, SubprocessRequest, Subprocesses, TapeEntry,
+    SubprocessError, SubprocessOutput, SubprocessRequest, Subprocesses, TapeEntry, UnmadeFile,
 };
 #[cfg(feature = "http")]
 use crate::net::HttpClient;
@@ -43,10 +43,12 @@ pub struct EmittedTape {
 /// The results of a session.
 #[derive(Debug)]
 pub struct TestbenchFinalize {
-    /// Changes by modules in an overlay.
+    /// What the overlay has and the disk has not: changes by modules, and what replayed native programs changed.
     pub fs_diff: Vec<DiffEntry>,
     /// The recorded subprocesses.
     pub recorded_subprocesses: Vec<TapeEntry>,
+    /// The files that recorded programs changed, and that this replay has not made.
+    pub unmade_files: Vec<UnmadeFile>,
     /// The tape, if there is one.
     pub tape: Option<EmittedTape>,
     /// Reads of real time under a paused clock.
@@ -110,6 +112,23 @@ fn egress_policy(network: &NetworkConfig) -> Result<EgressPolicy, TestbenchError
     })
 }
 
+/// The subprocesses of `testbench`, which run in `worktree`.
+fn subprocesses(
+    testbench: &Testbench,
+    programs: Option<Arc<ToolchainPrograms>>,
+    worktree: &Path,
+) -> Result<Subprocesses, SubprocessError> {
+    let subprocesses = Subprocesses::open(testbench.subprocess.clone(), finder(programs))?
+        .root(worktree)
+        .on_missing(testbench.on_missing)
+        .files(testbench.files_of_subprocesses())
+        .sandbox_profile(testbench.sandbox_profile)?;
+    Ok(match &testbench.sandbox_roots {
+        Some(roots) => subprocesses.sandbox_roots(roots),
+        None => subprocesses,
+    })
+}
+
 /// Begins the tape of `testbench`, if there is one; `clock` writes to it as well.
 fn begin_tape(
     testbench: &Testbench,
@@ -144,14 +163,7 @@ impl TestbenchSession {
         };
         let opened = HostDir::open(worktree)
             .map_err(|source| TestbenchError::Worktree { path: worktree.to_owned(), source })?;
-        let mut subprocesses =
-            Subprocesses::open(testbench.subprocess.clone(), finder(programs.clone()))?
-                .root(worktree)
-                .on_missing(testbench.on_missing)
-                .sandbox_profile(testbench.sandbox_profile)?;
-        if let Some(roots) = &testbench.sandbox_roots {
-            subprocesses = subprocesses.sandbox_roots(roots);
-        }
+        let subprocesses = subprocesses(testbench, programs.clone(), worktree)?;
         #[cfg(feature = "llm")]
         let llm = LlmAxis::open(&testbench.llm)?;
         let egress = egress_policy(&testbench.network)?;
@@ -233,6 +245,11 @@ impl TestbenchSession {
         self.subprocesses.process_tape()
     }
 
+    /// The files that recorded programs changed, and that this replay has not made so far.
+    pub fn unmade_files(&self) -> Vec<UnmadeFile> {
+        self.subprocesses.unmade_files()
+    }
+
     /// The files of modules if they are an overlay, with the worktree at `/worktree`.
     pub fn overlay(&mut self) -> Option<&mut Overlay> {
         match self.filesystem {
@@ -311,6 +328,7 @@ impl TestbenchSession {
     pub fn finalize(mut self) -> Result<TestbenchFinalize, TestbenchError> {
         let is_overlay = matches!(self.filesystem, FilesystemConfig::Overlay { .. });
         let fs_diff = if is_overlay { self.machine.vfs_mut().diff()? } else { Vec::new() };
+        let unmade_files = self.subprocesses.unmade_files();
         let recorded_subprocesses = self.subprocesses.finish()?;
         #[cfg(feature = "llm")]
         self.llm.finish()?;
@@ -320,7 +338,7 @@ impl TestbenchSession {
             record_changes(&mut self.machine, &begun.recorder)?;
             tape = Some(begun.finish()?);
         }
-        Ok(TestbenchFinalize { fs_diff, recorded_subprocesses, tape, clock_leaks })
+        Ok(TestbenchFinalize { fs_diff, recorded_subprocesses, unmade_files, tape, clock_leaks })
     }
 }
 

@@ -59,6 +59,7 @@ mod shell;
 #[cfg(feature = "import")]
 mod signatures;
 mod subprocess;
+mod subprocess_files;
 mod subprocess_stream;
 mod support;
 mod tape;

@@ -3,7 +3,8 @@
 
 use belljar::Digest;
 use belljar::native::{
-    PROCESS_TAPE_BYTES_MAX, ProcessTape, SandboxProfile, TapeEntry, TapedBytes, TapedFailure,
+    PROCESS_TAPE_BYTES_MAX, ProcessTape, SandboxProfile, TapeEntry, TapedBytes, TapedChange,
+    TapedFailure, TapedInput, TapedState,
 };
 use belljar::tape::TapeError;
 use proptest::prelude::*;
@@ -113,6 +114,45 @@ fn status() -> impl Strategy<Value = Status> {
     ]
 }
 
+fn state() -> impl Strategy<Value = TapedState> {
+    let withheld = prop::option::of(prop::sample::select(vec!["private-key".to_owned()]));
+    let file = (any::<u64>(), any::<u64>(), any::<bool>(), withheld);
+    prop_oneof![
+        file.prop_map(|(content, len_bytes, executable, withheld_by)| TapedState::File {
+            content_hash: Digest::of(&content.to_le_bytes()),
+            len_bytes,
+            executable,
+            withheld_by,
+        }),
+        Just(TapedState::Dir),
+        bytes().prop_map(|target| TapedState::Link { target }),
+        Just(TapedState::Other),
+    ]
+}
+
+/// Paths, sorted.
+fn paths() -> impl Strategy<Value = std::collections::BTreeSet<String>> {
+    prop::collection::btree_set("[a-c\u{e9}]{1,2}(/[a-c]{1,2}){0,2}", 0..4)
+}
+
+prop_compose! {
+    fn inputs()(paths in paths(), states in prop::collection::vec(state(), 4)) -> Vec<TapedInput> {
+        paths.into_iter().zip(states).map(|(path, state)| TapedInput { path, state }).collect()
+    }
+}
+
+prop_compose! {
+    fn changes()(
+        paths in paths(),
+        states in prop::collection::vec(prop::option::of(state()), 8),
+    ) -> Vec<TapedChange> {
+        let change = |(path, states): (String, &[Option<TapedState>])| {
+            TapedChange { path, before: states[0].clone(), after: states[1].clone() }
+        };
+        paths.into_iter().zip(states.chunks(2)).map(change).collect()
+    }
+}
+
 prop_compose! {
     fn entry()(
         program in bytes(),
@@ -125,6 +165,9 @@ prop_compose! {
         status in status(),
         profile in prop::option::of(prop::sample::select(SandboxProfile::ALL.to_vec())),
         duration_ms in any::<u64>(),
+        inputs in inputs(),
+        changes in changes(),
+        ended in prop::option::of(any::<u64>()),
     ) -> TapeEntry {
         let variable = |(name, value): (TapedBytes, TapedBytes)| {
             TapedBytes([b"N", name.0.as_slice(), b"=", value.0.as_slice()].concat())
@@ -143,6 +186,9 @@ prop_compose! {
             failure: status.err().and_then(Result::err).flatten(),
             profile,
             duration_ms,
+            inputs,
+            changes,
+            ended,
         }
     }
 }

@@ -10,6 +10,7 @@ pub mod installation;
 pub mod keys;
 #[cfg(feature = "mcp")]
 pub mod mcp;
+pub mod native;
 pub mod record;
 pub mod replay;
 pub mod run;
@@ -34,6 +35,7 @@ use self::installation::{CacheArgs, ChildArgs, DoctorArgs, OptimizeArgs, Program
 use self::keys::KeysArgs;
 #[cfg(feature = "mcp")]
 use self::mcp::McpArgs;
+use self::native::NativeArgs;
 use self::record::RecordArgs;
 use self::replay::ReplayArgs;
 use self::run::RunArgs;
@@ -74,6 +76,8 @@ pub enum Subcommand {
     Replay(ReplayArgs),
     /// Run a program several times under varied conditions, and tell whether the runs are equal
     Verify(Box<VerifyArgs>),
+    /// Run a program of the host once, recorded on a process tape, and replay it from then on
+    Native(Box<NativeArgs>),
     /// Print or search tapes
     Tape(TapeArgs),
     /// Compare two tapes

@@ -22,6 +22,7 @@ pub use apply::{Applied, ApplyError};
 pub use diff::between::{CompareError, diff_between, diff_overlays};
 pub use diff::file_version::FileVersion;
 pub use diff::git_patch::{is_in_unified_diff, render_unified_diff};
+pub(crate) use diff::report::is_sensitive;
 pub use diff::report::{
     ReportedChange, refused_by_git, render_reported_diff, reported_changes, reported_changes_since,
 };
@@ -32,6 +33,7 @@ pub use journal::{Journals, OnChanged, Recovered, Witness};
 pub use layer::contents::Contents;
 pub use layer::empty::EmptyTree;
 pub use layer::host_dir::{HostDir, HostFile};
+pub use layer::host_scan::{EntryState, FolderScan, KnownDigests, ScanError, StateChange};
 pub use layer::portable::{NameProblem, folded, folded_and_normalised, windows_problem};
 pub use layer::recording::RecordingLayer;
 pub use layer::taped::{TapedLayer, TapedTree, TapedTreeError};

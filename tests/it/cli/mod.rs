@@ -20,6 +20,8 @@ mod messages;
 #[cfg(unix)]
 mod moved_between;
 mod names;
+#[cfg(unix)]
+mod native;
 #[cfg(target_os = "linux")]
 mod owners;
 mod places;

@@ -48,6 +48,13 @@ const SENSITIVE_NAMES: &[&str] = &[
     ".vscode",
 ];
 
+/// Whether other tools may run or obey what is at `path`, relative to a mount.
+pub(crate) fn is_sensitive(path: &str) -> bool {
+    let is_known =
+        |name: &str| SENSITIVE_NAMES.iter().any(|known| name.eq_ignore_ascii_case(known));
+    path.split('/').any(is_known)
+}
+
 impl ReportedChange {
     /// Whether nothing but times changed.
     pub fn is_of_times(&self) -> bool {
@@ -64,9 +71,7 @@ impl ReportedChange {
 
     /// Whether other tools may run or obey it.
     pub fn is_sensitive(&self) -> bool {
-        let is_known =
-            |name: &str| SENSITIVE_NAMES.iter().any(|known| name.eq_ignore_ascii_case(known));
-        self.path.split('/').any(is_known)
+        is_sensitive(&self.path)
     }
 
     fn of(vfs: &Overlay, entry: &DiffEntry) -> Self {

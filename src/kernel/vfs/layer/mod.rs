@@ -8,6 +8,7 @@ pub(super) mod host_held;
 mod host_names;
 mod host_path;
 pub(super) mod host_permissions;
+pub(super) mod host_scan;
 pub(super) mod host_syntax;
 pub(super) mod host_walk;
 mod owner;

@@ -26,6 +26,7 @@ pub(super) mod open;
 pub(super) mod path_length;
 pub(super) mod rename;
 pub(super) mod resolve;
+mod seen;
 pub(super) mod times;
 pub(super) mod write_times;
 
