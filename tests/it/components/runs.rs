@@ -113,13 +113,15 @@ fn run_does_with_components_what_it_does_with_modules() {
     };
     let diff = run(&["--diff"]);
     assert!(stdout(&diff).contains("+bytes"), "{}", stdout(&diff));
-    let recorded = run(&["--record", "run.tape", "--quiet"]);
+    let mut record = belljar(folder);
+    record.args(["record", "--quiet", "--tape", "run.tape", "--", calls]).args(steps);
+    let recorded = record.output().unwrap();
     assert!(recorded.status.success(), "{}", stderr(&recorded));
     let replayed = belljar(folder).args(["replay", "run.tape"]).output().unwrap();
     assert!(replayed.status.success(), "{}", stderr(&replayed));
     assert_eq!(stdout(&replayed), stdout(&recorded));
     let mut verify = belljar(folder);
-    let verified = verify.args(["verify", calls]).args(steps).output().unwrap();
+    let verified = verify.args(["verify", "--", calls]).args(steps).output().unwrap();
     assert!(verified.status.success(), "{}{}", stdout(&verified), stderr(&verified));
     let traced = run(&["--trace"]);
     assert!(stderr(&traced).contains("==> [method]descriptor.write(fd=5, len=5, offset=0)"));
