@@ -74,6 +74,7 @@ mod signatures;
 mod sink;
 mod started_natives;
 mod tape;
+mod tape_view;
 mod text;
 mod toolchain;
 mod trust;

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use super::exit::Usage;
+use super::tape_view;
 use crate::base::disk::{self, DiskError};
 
 /// Bytes at the beginning of a file in which a patch or a trace is recognised.
@@ -26,6 +27,8 @@ pub enum Written {
     Patch,
     /// Calls and answers.
     Trace,
+    /// A page of `tape view`.
+    Page,
 }
 
 impl Written {
@@ -35,6 +38,7 @@ impl Written {
             Self::Report => "--json",
             Self::Patch => "--diff",
             Self::Trace => "--trace",
+            Self::Page => "-o",
         }
     }
 
@@ -43,6 +47,7 @@ impl Written {
             Self::Report => "JSON report",
             Self::Patch => "patch",
             Self::Trace => "trace",
+            Self::Page => "page",
         }
     }
 
@@ -78,7 +83,11 @@ impl Written {
             return false;
         }
         let text = String::from_utf8_lossy(&bytes);
-        if self == Self::Patch { is_patch(&text) } else { is_trace(&text) }
+        match self {
+            Self::Page => text.starts_with(tape_view::BEGINNING),
+            Self::Patch => is_patch(&text),
+            _ => is_trace(&text),
+        }
     }
 }
 

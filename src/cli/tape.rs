@@ -11,6 +11,7 @@ use super::annotations::TapeAnnotations;
 use super::args::tape::{TapeAction, TapeArgs};
 use super::exit::{Hinted, Usage};
 use super::started_natives::StartedNatives;
+use super::tape_view;
 use super::text::{count, printable};
 use crate::base::digest::Digest;
 use crate::base::disk;
@@ -36,6 +37,7 @@ pub fn run(args: &TapeArgs) -> Result<u8> {
         }
         TapeAction::Stat { tape, json } => stat(tape, *json),
         TapeAction::Cat { tape, digest } => cat(tape, digest),
+        TapeAction::View(args) => tape_view::run(args),
     }
 }
 
