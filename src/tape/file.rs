@@ -382,6 +382,11 @@ impl Tape {
         Ok(Self { header: reader.header, records, cut_off, store: TapeStore::of(path) })
     }
 
+    /// The store next to it.
+    pub fn store(&self) -> &TapeStore {
+        &self.store
+    }
+
     /// The bytes of a payload.
     ///
     /// # Errors

@@ -31,7 +31,8 @@ pub use annotations::{
 pub use content_diff::{ContentDiff, ContentDiffs};
 pub use desync::{Desync, Withheld};
 pub use fidelity::{
-    CompareError, Divergence, FidelityMode, FidelityReport, FieldDifference, TapeSource, compare,
+    CompareError, ContentDifference, Divergence, FidelityMode, FidelityReport, FieldDifference,
+    PairRun, Paired, TapeSource, compare, compare_paired,
 };
 pub use file::{FileTape, Tape, TapeReader};
 pub use header::{Header, Version};

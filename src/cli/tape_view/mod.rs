@@ -1,6 +1,7 @@
 //! `belljar tape view`: a page to look at a run, or at two of them side by side.
 
 mod collect;
+mod compare;
 mod files;
 mod index;
 mod output;
@@ -47,6 +48,10 @@ pub fn run(args: &ViewArgs) -> Result<u8> {
         }));
         add(&mut page, letter, &found)?;
     }
+    let differences = match &tapes[..] {
+        [a, b] => Some(compare::add(&mut page, a, b)?),
+        _ => None,
+    };
     let html = page.finish();
     match &to {
         Target::Stdout => sink::print(html.as_bytes()),
@@ -58,6 +63,7 @@ pub fn run(args: &ViewArgs) -> Result<u8> {
             if args.json {
                 let report = json!({
                     "page": path.to_string_lossy(), "bytes": html.len(), "tapes": report,
+                    "differences": differences,
                 });
                 say!("{report}");
             } else {

@@ -72,9 +72,9 @@ impl Processes {
                 process.exit_code = *exit_code;
                 Some(place)
             }
-            kind => match pid_of(kind) {
+            kind => match kind.pid().or(record.turn) {
                 Some(pid) => self.by_pid.get(&pid).copied(),
-                // The tape does not tell whose it is, unless there is one alone.
+                // Older tapes do not tell whose it is, unless there is one alone.
                 None if record.phase == Phase::Run && self.alive.len() == 1 => {
                     self.alive.iter().next().copied()
                 }
@@ -127,23 +127,5 @@ impl Processes {
     /// The table.
     pub fn into_table(self) -> Vec<Process> {
         self.all
-    }
-}
-
-/// The number of the process that a record names as its own.
-fn pid_of(kind: &Kind) -> Option<u32> {
-    match kind {
-        Kind::StreamRead { pid, .. }
-        | Kind::StreamWrite { pid, .. }
-        | Kind::StreamPoll { pid, .. }
-        | Kind::StreamError { pid, .. }
-        | Kind::ProcessSpawn { pid, .. }
-        | Kind::ProgramFind { pid, .. }
-        | Kind::ProcessExit { pid, .. }
-        | Kind::Native { pid, .. }
-        | Kind::ProcessWait { pid, .. }
-        | Kind::Pipe { pid, .. } => Some(*pid),
-        Kind::HostCall { pid, .. } => *pid,
-        _ => None,
     }
 }

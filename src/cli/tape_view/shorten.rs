@@ -114,7 +114,7 @@ mod tests {
         }
         let wide: Map<String, Value> =
             (0..100_000).map(|n| (format!("field {n}"), "v".repeat(3000).into())).collect();
-        let numbers = json!([vec![7; 199]; 199]);
+        let numbers = Value::from(vec![Value::from(vec![7; 199]); 199]);
         let Value::Object(nested) = nested else { unreachable!() };
         for record in [nested, wide, Map::from_iter([("numbers".to_owned(), numbers)])] {
             let len = serde_json::to_vec(&fields(record)).unwrap().len();
