@@ -83,10 +83,8 @@ mod tests {
     fn hostile_texts_are_compared_in_bounded_time() {
         let lines = |seed: u64| -> String {
             let next = |n: &u64| Some(n.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
-            std::iter::successors(Some(seed), next)
-                .take(300_000)
-                .map(|n| format!("{}\n", n >> 54))
-                .collect()
+            let numbers = std::iter::successors(Some(seed), next).take(300_000);
+            numbers.flat_map(|n| [(n >> 54).to_string(), "\n".to_owned()]).collect()
         };
         let mut diffs = ContentDiffs::default();
         let (before, after) = (lines(1), lines(2));

@@ -9,11 +9,11 @@ use serde_json::Value;
 use super::super::annotations::TapeAnnotations;
 use super::super::tape;
 use super::files::{self, Files};
-use super::index::{Columns, Index, Packed, Row};
+use super::index::{ABSENT, Columns, Index, Packed, Row, TROUBLE};
 use super::output::{self, Streams};
 use super::processes::{Process, Processes};
 use super::shorten;
-use crate::tape::{Header, Kind, Phase, TapeStore};
+use crate::tape::{Found, Header, Kind, NativeEvent, Phase, Record, TapeStore};
 
 /// Bytes of the description of a machine.
 const CONFIG_BYTES_MAX: usize = 64 << 10;
@@ -96,7 +96,7 @@ pub fn collect(tape: &Path, bytes_max: usize) -> Result<Collected> {
     let mut damage = None;
     for record in reader.by_ref() {
         match record {
-            Ok(record) => found.take(record),
+            Ok(record) => found.take(&record),
             Err(error) => damage = Some(shorten::text(&error.to_string(), shorten::TEXT_BYTES_MAX)),
         }
     }
@@ -139,11 +139,11 @@ pub fn collect(tape: &Path, bytes_max: usize) -> Result<Collected> {
 }
 
 impl Collecting {
-    fn take(&mut self, record: crate::tape::Record) {
+    fn take(&mut self, record: &Record) {
         self.records += 1;
         self.last_ms = record.monotonic_ms;
         let at = self.index.len();
-        let process = self.processes.note(at, &record);
+        let process = self.processes.note(at, record);
         let path = self.files.note(at, &record.kind);
         self.streams.note(at, process, &record.kind);
         if let Kind::Machine { config } = &record.kind
@@ -156,14 +156,33 @@ impl Collecting {
             Phase::Run => 1,
             Phase::Finalize => 2,
         };
+        let state = phase | state_of(&record.kind);
         self.index.push(Row {
             seq: record.seq,
             kind: record.kind.name(),
             monotonic_ms: record.monotonic_ms,
             process,
             path,
-            phase,
+            state,
             fields: record.kind.fields(),
         });
+    }
+}
+
+/// Whether a record tells of something that does not exist, or did not work.
+fn state_of(kind: &Kind) -> u8 {
+    match kind {
+        Kind::FileStat { found: Found::Errno { .. }, .. }
+        | Kind::ProgramFind { mode: None, .. } => ABSENT,
+        Kind::FileError { .. }
+        | Kind::StreamError { .. }
+        | Kind::Timeout { .. }
+        | Kind::ClockLeak { .. }
+        | Kind::Egress { allowed: false, .. }
+        | Kind::Native {
+            event: NativeEvent::Failed { .. } | NativeEvent::Lacking { .. }, ..
+        } => TROUBLE,
+        Kind::ProcessExit { exit_code, .. } if *exit_code != Some(0) => TROUBLE,
+        _ => 0,
     }
 }

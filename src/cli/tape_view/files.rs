@@ -65,7 +65,8 @@ struct Change {
     /// The record.
     at: usize,
     path: String,
-    change: String,
+    #[serde(rename = "change")]
+    how: String,
     #[serde(flatten)]
     detail: Map<String, Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -170,9 +171,9 @@ impl Files {
         let mut reader = Reader { store, left: ALL_READ_BYTES_MAX, kept: None };
         let mut diffs = Diffs { all: ContentDiffs::default(), left: DIFFS_BYTES_MAX };
         let mut changes = Vec::new();
-        for (at, path, change, detail) in self.changes {
+        for (at, path, how, detail) in self.changes {
             let (diff, note) = diffs.of(&detail, &mut reader);
-            changes.push(Change { at, path, change, detail, diff, note });
+            changes.push(Change { at, path, how, detail, diff, note });
         }
         let mut contents = BTreeMap::new();
         let mut left = CONTENTS_BYTES_MAX;
@@ -218,19 +219,14 @@ fn beginning_of(named: &Named, reader: &mut Reader<'_>, left: &mut usize) -> Beg
         }
         Err(_) => None,
     };
-    match text.filter(|text| !text.contains('\0')) {
-        Some(text) => {
-            *left -= text.len();
-            Beginning::Text(text.to_owned())
-        }
-        None => {
-            let hex: Vec<String> =
-                beginning.iter().take(HEX_BYTES_MAX).map(|byte| format!("{byte:02x}")).collect();
-            let hex = hex.join(" ");
-            *left -= hex.len();
-            Beginning::Hex(hex)
-        }
+    if let Some(text) = text.filter(|text| !text.contains('\0')) {
+        *left -= text.len();
+        return Beginning::Text(text.to_owned());
     }
+    let shown = beginning.iter().take(HEX_BYTES_MAX);
+    let hex = shown.map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
+    *left -= hex.len();
+    Beginning::Hex(hex)
 }
 
 /// Reads contents, as many as a page may take time for.

@@ -17,6 +17,12 @@ pub const BLOCK_RECORDS: usize = 2048;
 /// Records that a page lists.
 pub const RECORDS_MAX: usize = 2_000_000;
 
+/// Of a lookup that found nothing.
+pub const ABSENT: u8 = 4;
+
+/// Of what did not work.
+pub const TROUBLE: u8 = 8;
+
 /// Different kinds that have a name of their own. Others are shown as the last one.
 const KINDS_MAX: usize = 250;
 
@@ -43,8 +49,8 @@ pub struct Row<'a> {
     pub process: Option<usize>,
     /// The path: its place in the page's table, if it has one.
     pub path: Option<usize>,
-    /// The phase.
-    pub phase: u8,
+    /// The phase (0 to 2), and [`ABSENT`] or [`TROUBLE`].
+    pub state: u8,
     /// The other fields.
     pub fields: Map<String, Value>,
 }
@@ -56,7 +62,7 @@ pub struct Index {
     kinds: Vec<String>,
     numbers: HashMap<String, u8>,
     kind: Vec<u8>,
-    phase: Vec<u8>,
+    state: Vec<u8>,
     time: Vec<u8>,
     process: Vec<u8>,
     path: Vec<u8>,
@@ -81,7 +87,7 @@ pub struct Columns {
     /// Records with fields.
     detailed: usize,
     block_records: usize,
-    /// Bytes of each column, in their order: kind, phase, time, process, path.
+    /// Bytes of each column, in their order: kind, state, time, process, path.
     lens: [usize; 5],
 }
 
@@ -113,7 +119,7 @@ impl Index {
         let at = self.len() as u64;
         let kind = self.number_of(row.kind);
         self.kind.push(kind);
-        self.phase.push(row.phase);
+        self.state.push(row.state);
         let now = row.monotonic_ms.min(shorten::NUMBER_MAX);
         // Only a hostile tape's clock runs backwards.
         let now = now.max(self.last_ms);
@@ -172,7 +178,7 @@ impl Index {
         if !self.is_full {
             self.end_block();
         }
-        let parts = [&self.kind, &self.phase, &self.time, &self.process, &self.path];
+        let parts = [&self.kind, &self.state, &self.time, &self.process, &self.path];
         let lens = parts.map(Vec::len);
         let bytes = packed(&parts.map(Vec::as_slice).concat());
         let columns = Columns {
@@ -217,7 +223,7 @@ mod tests {
                 monotonic_ms: seq * 200,
                 process,
                 path,
-                phase: 1,
+                state: 1,
                 fields,
             });
         }

@@ -135,7 +135,7 @@ impl Contents {
             return None;
         }
         let [recorded, replay] = self.stores.clone();
-        let diff = match (self.read(a, recorded?), self.read(b, replay?)) {
+        let diff = match (self.read(a, &recorded?), self.read(b, &replay?)) {
             (Ok(a), Ok(b)) => cut(self.diffs.between(&a, &b), self.text_left),
             (Err(why), _) => message("recorded", &why),
             (_, Err(why)) => message("replayed", &why),
@@ -144,7 +144,7 @@ impl Contents {
         (!diff.text.is_empty()).then(|| ContentDifference { field: field.to_owned(), diff })
     }
 
-    fn read(&mut self, named: &Named, store: TapeStore) -> Result<Vec<u8>, String> {
+    fn read(&mut self, named: &Named, store: &TapeStore) -> Result<Vec<u8>, String> {
         let (digest, len_bytes) = match named {
             Named::Inline(text) => return Ok(text.clone().into_bytes()),
             Named::Stored { withheld_by: Some(rule), .. } => {
@@ -173,7 +173,8 @@ fn cut(mut diff: ContentDiff, text_left: usize) -> ContentDiff {
     if diff.text.len() > bytes_max {
         let more = diff.text.len() - diff.text.floor_char_boundary(bytes_max);
         diff.text.truncate(diff.text.len() - more);
-        let _ = write!(diff.text, "\\ {more} more bytes of the difference are left out\n");
+        writeln!(diff.text, "\\ {more} more bytes of the difference are left out")
+            .expect("writing to a String succeeds");
     }
     diff
 }

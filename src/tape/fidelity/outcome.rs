@@ -34,8 +34,9 @@ impl FileState {
 
     /// The content that is left, if there is one.
     fn named(&self) -> Option<Named> {
-        let changed = self.changes.iter().filter_map(|(_, detail)| Named::in_fields(detail, ""));
-        changed.last().or_else(|| self.content.clone())
+        let mut changed =
+            self.changes.iter().filter_map(|(_, detail)| Named::in_fields(detail, ""));
+        changed.next_back().or_else(|| self.content.clone())
     }
 
     /// The digest of the content written last.

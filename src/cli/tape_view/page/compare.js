@@ -96,14 +96,15 @@ class Compare {
     const pair = this.pairAt(row);
     if (pair.how === FOLDED) {
       const text = `${count(pair.segment.pairs, "equal record")}: from ${pair.a} of A, ${pair.b} of B`;
-      return { cells: [el("button", { type: "button", class: "fold", tabindex: -1, on: { click: () => this.unfold(row) } }, text)], attributes: { class: "fold" } };
+      const button = el("button", { type: "button", class: "fold", tabindex: -1, on: { click: () => this.unfold(row) } }, text);
+      return { cells: [el("span", {}, button)], attributes: { class: "fold" } };
     }
     const side = (tape, at) => {
       if (at === null || at >= tape.length) return el("span", { class: "side absent" }, at === null ? "" : "(not on the page)");
       const kind = tape.kindOf(at);
       const fields = tape.fields(at, () => this.list.draw());
       return el("span", { class: `side ${classOf(kind)}` },
-        el("a", { class: "seq", href: this.app.link(tape, { record: at }), tabindex: -1 }, String(at)),
+        el("span", { class: "seq" }, el("a", { href: this.app.link(tape, { record: at }), tabindex: -1 }, String(at))),
         el("span", { class: "kind" }, line(kind)),
         el("span", { class: "says" }, fields === undefined ? "…" : tape.hasFields(at) ? says(kind, fields) : ""));
     };
@@ -148,12 +149,15 @@ class Compare {
     if (first) this.list.choose(first.row);
   }
 
-  /** Moves to the next or previous run of differences. */
+  /** Moves to the next or previous difference. */
   step(by) {
+    const next = this.list.selected + by;
+    const isDifference = (row) => row >= 0 && row < this.list.count && this.pairAt(row).difference !== null;
+    if (this.list.selected >= 0 && isDifference(next)) return this.list.choose(next);
     const here = this.list.selected < 0 ? (by > 0 ? -1 : this.segments.length) : this.segmentAt(this.list.selected);
     for (let n = here + by; n >= 0 && n < this.segments.length; n += by) {
-      const { how, row } = this.segments[n];
-      if (!["equal", FOLDED].includes(how)) return this.list.choose(row);
+      const { how, row, rows } = this.segments[n];
+      if (!["equal", FOLDED].includes(how)) return this.list.choose(by > 0 ? row : row + rows - 1);
     }
   }
 
@@ -167,8 +171,9 @@ class Compare {
     if (app.tape !== tape) app.setTape(tape);
     app.selected = at;
     app.views.records.follow(at);
+    app.processes.reveal(tape.process[at]);
     app.processes.timeline.follow(at);
-    history.replaceState(null, "", app.link(tape, { record: at }));
+    app.address(at);
     const [inA, inB] = await Promise.all([pair.a === null ? null : a.fieldsOf(pair.a), pair.b === null ? null : b.fieldsOf(pair.b)]);
     if (this.list.selected !== row) return;
     byId("detail").replaceChildren(...pairParts(app, pair, inA, inB, this.data));
@@ -185,14 +190,19 @@ function pairParts(app, pair, inA, inB, data) {
   if (pair.how === "changed") {
     const names = [...new Set([...Object.keys(inA), ...Object.keys(inB)])];
     const text = (fields, name) => (fields[name] === undefined ? "" : typeof fields[name] === "string" ? fields[name] : JSON.stringify(fields[name]));
-    const differing = names.filter((name) => text(inA, name) !== text(inB, name));
+    let differing = names.filter((name) => text(inA, name) !== text(inB, name)).map((name) => [name, text(inA, name), text(inB, name)]);
+    // Those of the comparison name the very argument, or element.
+    if (found) differing = found.fields.map((it) => [it.field, it.recorded, it.replay]);
     parts.push(el("table", { class: "differences" }, el("caption", {}, "Fields that differ"),
       el("thead", {}, el("tr", {}, ["Field", "A", "B"].map((name) => el("th", { scope: "col" }, name)))),
-      el("tbody", {}, differing.map((name) => el("tr", {}, el("th", { scope: "row" }, line(name)), el("td", { class: "removed" }, plain(text(inA, name))), el("td", { class: "added" }, plain(text(inB, name))))))));
+      el("tbody", {}, differing.map(([name, inOne, inOther]) => {
+        const [one, other] = parted(inOne, inOther).map((parts) => parts.map(plain));
+        return el("tr", {}, el("th", { scope: "row" }, line(name)), el("td", { class: "removed" }, one[0], el("mark", {}, one[1]), one[2]), el("td", { class: "added" }, other[0], el("mark", {}, other[1]), other[2]));
+      }))));
     if (differing.length === 0) parts.push(el("p", { class: "note" }, "They differ in what the page leaves out."));
   }
   for (const content of found?.contents ?? []) parts.push(el("h3", {}, line(content.field)), diffParts(content));
-  const times = [[a, pair.a], [b, pair.b]].filter(([, at]) => at !== null).map(([tape, at]) => [tape.letter.toUpperCase(), `${duration(tape.time[at])}${tape.processes[tape.process[at]] ? `, process ${nameOf(tape.processes[tape.process[at]])}` : ""}`]);
+  const times = [[a, pair.a], [b, pair.b]].filter(([, at]) => at !== null).map(([tape, at]) => [tape.letter.toUpperCase(), `${clock(tape.time[at])}${tape.processes[tape.process[at]] ? `, process ${nameOf(tape.processes[tape.process[at]])}` : ""}`]);
   parts.push(el("h3", {}, "Time and process"), fieldsParts(Object.fromEntries(times)));
   parts.push(el("h3", {}, pair.how === "extra" ? "Fields on B" : "Fields on A"), fieldsParts(inA ?? inB));
   if (data.header_differences.length > 0) {

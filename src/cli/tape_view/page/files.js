@@ -40,7 +40,7 @@ class Files {
     if (tape !== this.app.tape) return;
     const { paths, changes } = this.data;
     this.flags = new Uint8Array(paths.length);
-    this.by = tape.kindNames.map((kind) => ({ file_read: 1, file_write: 2, file_delete: 2, file_rename: 2, change: 4, file_stat: 8 })[kind] ?? 0);
+    this.by = tape.kindNames.map((kind) => ({ file_read: 1, file_write: 2, file_delete: 2, file_rename: 2, change: 4 })[kind] ?? 0);
     this.changes = new Map();
     changes.forEach((change) => {
       const path = tape.path[change.at];
@@ -70,13 +70,13 @@ class Files {
     for (let n = 0; n < length; n += 1) {
       const at = records ? records[n] : n;
       const path = tape.path[at];
-      if (path >= 0) this.flags[path] |= this.by[tape.kind[at]] | 16;
+      if (path >= 0) this.flags[path] |= this.by[tape.kind[at]] | (tape.isAbsent(at) ? 8 : 16);
     }
     if (process !== null) for (const path of this.changes.keys()) if (this.flags[path] & 18) this.flags[path] |= 4;
-    const mask = { changed: 4, written: 2, read: 1, all: 16 }[this.filter];
+    const mask = { changed: 4, written: 2, read: 1, all: 31 }[this.filter];
     const text = this.name.value.toLowerCase();
     const isListed = (path) => {
-      if (this.filter === "missing") return (this.flags[path] & 24) === 24 && !(this.flags[path] & 7);
+      if (this.filter === "missing") return this.flags[path] === 8;
       return (this.flags[path] & mask) !== 0;
     };
     this.rows = [];
@@ -118,7 +118,7 @@ class Files {
     for (const at of records) {
       const fields = await tape.fieldsOf(at);
       const process = tape.processes[tape.process[at]];
-      rows.push(el("li", {}, el("a", { href: this.app.link(tape, { record: at }) }, `#${at}`), ` ${duration(tape.time[at])} ${process ? nameOf(process) : ""} ${line(tape.kindOf(at))}: ${says(tape.kindOf(at), fields).replace(`${line(name)}: `, "")}`));
+      rows.push(el("li", {}, el("a", { href: this.app.link(tape, { record: at }) }, `#${at}`), ` ${clock(tape.time[at])} ${process ? nameOf(process) : ""} ${line(tape.kindOf(at))}: ${says(tape.kindOf(at), fields).replace(`${line(name)}: `, "")}`));
       if (fields.content_hash && ["file_read", "file_write"].includes(tape.kindOf(at)) && !seen.has(fields.content_hash)) {
         seen.add(fields.content_hash);
         rows.push(el("li", { class: "content" }, contentParts(tape, fields.content_hash, this.data)));

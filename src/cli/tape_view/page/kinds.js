@@ -73,11 +73,3 @@ function says(kind, fields) {
     return line(JSON.stringify(fields));
   }
 }
-
-/** Whether a record tells of something that did not work. */
-function isFailure(kind, fields) {
-  if (classOf(kind) === "trouble") return true;
-  if (kind === "process_exit") return fields.status !== "exited" || fields.exit_code !== 0;
-  if (kind === "egress") return fields.allowed === false;
-  return kind === "native" && ["failed", "lacking"].includes(fields.event);
-}

@@ -5,10 +5,10 @@ const HEIGHT_MAX = 15_000_000;
 
 class List {
   /**
-   * `host`: an element; `rowHeight` in pixels; `label`; `role`: `listbox` or `tree`; `render(index)` returns the contents and
+   * `host`: an element; `rowHeight` in pixels; `label`; `role`: `grid` or `treegrid`; `render(index)` returns the cells and
    * attributes of a row; `select(index)` is called when a user selects a row; `open(index)` when one is opened.
    */
-  constructor(host, { rowHeight, label, role = "listbox", render, select, open, keys, drawn }) {
+  constructor(host, { rowHeight, label, role = "grid", render, select, open, keys, drawn }) {
     Object.assign(this, { host, rowHeight, render, select, open, keys, drawn, role });
     this.count = 0;
     this.first = 0;
@@ -18,7 +18,7 @@ class List {
     host.tabIndex = 0;
     host.setAttribute("role", role);
     host.setAttribute("aria-label", label);
-    this.window = el("div", { class: "window", role: "presentation" });
+    this.window = el("div", { class: "window", role: "rowgroup" });
     this.spacer = el("div", { class: "spacer", role: "presentation" });
     host.append(this.window, this.spacer);
     host.addEventListener("scroll", () => this.scrolled());
@@ -47,6 +47,7 @@ class List {
 
   setCount(count) {
     this.count = count;
+    this.host.setAttribute("aria-rowcount", count);
     this.host.classList.toggle("empty", count === 0);
     if (this.selected >= count) this.selected = -1;
     this.resize();
@@ -136,12 +137,13 @@ class List {
     const rows = [];
     for (let at = from; at < to; at += 1) {
       const { cells, attributes } = this.render(at);
+      for (const cell of cells) if (cell !== "") cell.setAttribute("role", "gridcell");
       rows.push(el("div", {
         id: `${this.id}-${at}`,
-        role: this.role === "tree" ? "treeitem" : "option",
+        role: "row",
         "data-at": at,
         "aria-selected": String(at === this.selected),
-        ...(this.role === "tree" ? {} : { "aria-setsize": this.count, "aria-posinset": at + 1 }),
+        "aria-rowindex": at + 1,
         ...attributes,
         class: `row ${attributes?.class ?? ""}`,
         style: { top: `${(at - this.first) * this.rowHeight}px`, height: `${this.rowHeight}px` },

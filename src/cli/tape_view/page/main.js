@@ -7,10 +7,14 @@ const KEYS = [
   ["↑ ↓, j k, Page Up, Page Down, Home, End", "move in a list"],
   ["+ − 0, comma, full stop", "zoom and move the timeline, in the list of processes; or Ctrl and the wheel, Shift and the wheel"],
   ["← →", "close or open a branch of the processes"],
+  ["z", "zoom to the selected process"],
   ["a", "show all processes"],
   ["Esc", "leave the search"],
   ["?", "this help"],
 ];
+
+/** Paths of each list of a process. */
+const TOUCHED_MAX = 100;
 
 class App {
   async start() {
@@ -160,9 +164,17 @@ class App {
     this.selected = at;
     if (from !== this.views.records) this.views.records.follow(at);
     if (from !== this.views.compare) this.views.compare?.follow(this.tape, at);
+    this.processes.reveal(this.tape.process[at]);
     this.processes.timeline.follow(at);
-    history.replaceState(null, "", this.link(this.tape, { record: at }));
+    this.address(at);
     this.showDetail(at);
+  }
+
+  /** Puts record `at` into the address: browsers refuse to do so many times a second. */
+  address(at) {
+    clearTimeout(this.addressDue);
+    const address = this.link(this.tape, { record: at });
+    this.addressDue = setTimeout(() => history.replaceState(null, "", address), 200);
   }
 
   setProcess(process) {
@@ -194,20 +206,38 @@ class App {
       const [, label] = CLASSES.find(([name]) => name === classOf(this.tape.kindOf(at)));
       counts.set(label, (counts.get(label) ?? 0) + 1);
     }
+    const { paths } = await this.tape.files();
+    if (n !== this.process) return;
     const [badge, kind] = ending(process);
-    byId("detail").replaceChildren(
+    byId("detail").replaceChildren(...[
       el("h2", {}, `Process ${nameOf(process)} `, el("span", { class: `badge ${kind}` }, badge)),
       el("pre", { class: "text" }, commandOf(process)),
       fieldsParts({
         mode: process.mode, ...(process.profile ? { profile: process.profile } : {}),
         parent: parent ? nameOf(parent) : "none",
-        start: `${duration(process.start_ms)}`, end: process.end_ms === undefined ? "none" : duration(process.end_ms),
+        start: clock(process.start_ms), end: process.end_ms === undefined ? "none" : clock(process.end_ms),
         ...Object.fromEntries([...counts].map(([label, many]) => [label.toLowerCase(), number.format(many)])),
       }),
-      el("p", {}, link(process.start), process.end === undefined ? "" : [" to ", link(process.end)]),
+      el("p", {}, link(process.start), process.end === undefined ? "" : [" to ", link(process.end)].flat(), " ", el("button", { type: "button", on: { click: () => this.zoomTo(n) } }, "Zoom to it")),
+      this.touched(n, paths, "Read", ["file_read"]),
+      this.touched(n, paths, "Wrote", ["file_write", "file_delete", "file_rename"]),
+      this.touched(n, paths, "Looked up and not found", ["file_stat"], (at) => this.tape.isAbsent(at)),
       el("h3", {}, "Environment"), fieldsParts(Object.fromEntries((start.env ?? []).map((pair) => String(pair).split(/=(.*)/s)))),
       el("h3", {}, "Directories"), fieldsParts(Object.fromEntries((start.preopens ?? []).map((it) => [it?.path, `${it?.name} (${it?.reach})`]))),
-    );
+    ].flat());
+  }
+
+  /** The paths of records of some kinds of process `n`, each at its first record. */
+  touched(n, paths, title, kinds, isMeant = () => true) {
+    const { tape } = this;
+    const first = new Map();
+    for (const at of tape.recordsOf(n)) {
+      if (kinds.includes(tape.kindOf(at)) && tape.path[at] >= 0 && !first.has(tape.path[at]) && isMeant(at)) first.set(tape.path[at], at);
+    }
+    if (first.size === 0) return "";
+    const rows = [...first].slice(0, TOUCHED_MAX).map(([path, at]) => el("li", {}, el("a", { href: this.link(tape, { record: at }) }, line(paths[path]))));
+    const more = first.size > TOUCHED_MAX ? el("li", { class: "note" }, `${count(first.size - TOUCHED_MAX, "more path")}: see Files`) : "";
+    return [el("h3", {}, `${title} (${number.format(first.size)})`), el("ul", { class: "records" }, rows, more)];
   }
 
   async showDetail(at) {
@@ -227,13 +257,18 @@ class App {
     byId("detail").replaceChildren(
       el("h2", {}, `Record ${at} `, el("span", { class: `kind ${classOf(kind)}` }, line(kind))),
       el("p", { class: "steps" }, step(-1, "Previous"), step(1, "Next"), path === undefined ? "" : el("button", { type: "button", on: { click: () => this.showRecordsOf(tape.path[at], path) } }, "This path"), process ? el("button", { type: "button", on: { click: () => this.goToProcess(tape.process[at]) } }, "This process") : ""),
-      fieldsParts({ time: duration(tape.time[at]), process: process ? nameOf(process) : "none", phase: ["setup", "run", "finalize"][tape.phase[at]] }),
+      fieldsParts({ time: clock(tape.time[at]), process: process ? nameOf(process) : "none", phase: tape.phaseOf(at) }),
       ...(tape.annotated.get(at) ?? []).map((said) => annotationParts(this, tape, said)),
       el("h3", {}, "Fields"),
       tape.hasFields(at) ? fieldsParts(fields) : el("p", { class: "note" }, "The page does not have them: a larger --max-page has."),
       ...(change ? changeParts(this, tape, change) : digests.flatMap(([name, digest]) => [el("h3", {}, line(name)), ...contentParts(tape, digest, files)])),
     );
     byId("detail").scrollTop = 0;
+  }
+
+  zoomTo(n) {
+    const records = this.tape.recordsOf(n);
+    if (records.length > 0) this.processes.timeline.zoomTo(records[0], records[records.length - 1]);
   }
 
   goToProcess(n) {
@@ -244,7 +279,11 @@ class App {
   pressed(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || byId("keys").open) return;
     const search = byId("search");
-    if (event.key === "Escape" && document.activeElement === search) return search.blur();
+    if (event.key === "Escape" && document.activeElement === search) {
+      // Chromium would empty it, and the list would stay as it is.
+      event.preventDefault();
+      return search.blur();
+    }
     if (/^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName) && event.target.type !== "checkbox") return;
     const tab = this.tabs[Number(event.key) - 1];
     const run = {
@@ -253,6 +292,7 @@ class App {
       a: () => this.setProcess(null),
       n: () => this.step(1),
       p: () => this.step(-1),
+      z: () => this.process !== null && this.zoomTo(this.process),
     }[event.key] ?? (tab && (() => this.showView(tab)));
     if (!run) return;
     event.preventDefault();
@@ -293,21 +333,21 @@ function printParts(app) {
     const at = rows ? rows[n] : n;
     const process = tape.processes[tape.process[at]];
     const fields = tape.fields(at);
-    printed.push([String(at), duration(tape.time[at]), process ? nameOf(process) : "", line(tape.kindOf(at)), fields ? says(tape.kindOf(at), fields) : ""]);
+    printed.push([String(at), clock(tape.time[at]), process ? nameOf(process) : "", line(tape.kindOf(at)), fields ? says(tape.kindOf(at), fields) : ""]);
   }
   const changes = app.views.files.data?.changes ?? [];
   const output = app.views.output.text.cloneNode(true);
   const rest = (all, noun) => (all > PRINTED_MAX ? el("p", {}, `The first ${PRINTED_MAX} of ${count(all, noun)}.`) : "");
   return [
     ...runParts(tape),
-    table("Processes", ["Process", "Command", "Start", "End", "Status"], tape.processes.slice(0, PRINTED_MAX).map((it) => [String(it.pid), commandOf(it), duration(it.start_ms), it.end_ms === undefined ? "" : duration(it.end_ms), ending(it)[0]])),
+    table("Processes", ["Process", "Start", "End", "Status", "Command"], tape.processes.slice(0, PRINTED_MAX).map((it) => [String(it.pid), clock(it.start_ms), it.end_ms === undefined ? "" : clock(it.end_ms), ending(it)[0], commandOf(it)]), "listing"),
     rest(tape.processes.length, "row"),
     changes.length > 0 ? el("h2", {}, "Changes") : "",
     ...changes.slice(0, PRINTED_MAX).flatMap((change) => [el("h3", {}, line(change.path)), ...changeParts(app, tape, change)]),
     rest(changes.length, "change"),
     el("h2", {}, "Output"), output,
     ...tape.summary.annotations.map((said) => annotationParts(app, tape, said)),
-    table("Records", ["Record", "Time", "Process", "Kind", ""], printed),
+    table("Records", ["Record", "Time", "Process", "Kind", ""], printed, "listing"),
     rest(many, "record"),
   ];
 }

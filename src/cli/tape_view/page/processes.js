@@ -10,7 +10,7 @@ class Processes {
     this.list = new List(byId("process-list"), {
       rowHeight: PROCESS_ROW_HEIGHT,
       label: "Processes",
-      role: "tree",
+      role: "treegrid",
       render: (row) => this.render(row),
       select: (row) => app.setProcess(this.rows[row]),
       open: (row) => this.toggle(this.rows[row]),
@@ -98,6 +98,13 @@ class Processes {
     if (!run) return;
     event.preventDefault();
     run();
+  }
+
+  /** Brings the row of process `n` into view, if it is listed. */
+  reveal(n) {
+    const row = this.rows.indexOf(n);
+    const { list } = this;
+    if (row >= 0 && (row < list.first || row + 1 > list.first + list.visible)) list.moveTo(row - list.visible / 2);
   }
 
   /** Selects the row of process `n`; opens the branches that hold it. */

@@ -40,7 +40,7 @@ class Records {
     const { tape } = this.app;
     const kind = tape.kindOf(at);
     const fields = tape.fields(at, () => this.list.draw());
-    return { cells: recordCells(this.app, tape, at, kind, fields), attributes: { class: rowClass(tape, at, kind, fields) } };
+    return { cells: recordCells(this.app, tape, at, kind, fields), attributes: { class: rowClass(tape, at, kind) } };
   }
 
   setTape() {
@@ -71,6 +71,8 @@ class Records {
     const { tape } = this.app;
     this.turn += 1;
     const isHidden = tape.kindNames.map((name) => this.hidden.has(classOf(name)));
+    // What did not work is a failure, whatever its kind.
+    const showsTrouble = !this.hidden.has("trouble");
     const mutes = this.muted.checked ? [] : tape.summary.annotations.filter((said) => said.kind === "mute");
     const spans = mutes.map((said) => [said.span?.start_event_id ?? said.event_id, said.span?.end_event_id ?? said.event_id]);
     const isMuted = (at) => spans.some(([from, to]) => from <= at && at <= to);
@@ -80,7 +82,7 @@ class Records {
       const rows = new Int32Array(tape.length);
       let found = 0;
       for (let at = 0; at < tape.length; at += 1) {
-        if (isHidden[tape.kind[at]]) continue;
+        if (isHidden[tape.kind[at]] && !(showsTrouble && tape.isTrouble(at))) continue;
         if (this.process !== null && tape.process[at] !== this.process) continue;
         if (this.path !== null && tape.path[at] !== this.path) continue;
         if (spans.length > 0 && isMuted(at)) continue;
@@ -179,8 +181,8 @@ function lowerBound(rows, value) {
   return low;
 }
 
-function rowClass(tape, at, kind, fields) {
-  const failed = fields && isFailure(kind, fields) ? "failure" : "";
+function rowClass(tape, at, kind) {
+  const failed = tape.isTrouble(at) ? "failure" : tape.isAbsent(at) ? "absent" : "";
   return `record ${classOf(kind)} ${failed} ${tape.annotated.has(at) ? "annotated" : ""}`;
 }
 
@@ -188,8 +190,8 @@ function recordCells(app, tape, at, kind, fields) {
   const process = tape.processes[tape.process[at]];
   const mark = tape.annotated.has(at) ? el("span", { class: "mark", title: "annotated" }, "✎") : "";
   return [
-    el("a", { class: "seq", href: app.link(tape, { record: at }), tabindex: -1 }, String(at)),
-    el("span", { class: "time" }, duration(tape.time[at])),
+    el("span", { class: "seq" }, el("a", { href: app.link(tape, { record: at }), tabindex: -1 }, String(at))),
+    el("span", { class: "time" }, clock(tape.time[at])),
     el("span", { class: "process" }, process ? nameOf(process) : ""),
     el("span", { class: "kind" }, line(kind)),
     el("span", { class: "says" }, mark, fields === undefined ? "…" : tape.hasFields(at) ? says(kind, fields) : "(fields left out)"),

@@ -54,10 +54,10 @@ class Run {
   }
 }
 
-function table(caption, head, rows) {
+function table(caption, head, rows, kind = "") {
   if (rows.length === 0) return "";
   const cell = (value, n) => (n === 0 ? el("th", { scope: "row" }, value) : el("td", {}, value));
-  return el("table", {}, el("caption", {}, caption), el("thead", {}, el("tr", {}, head.map((name) => el("th", { scope: "col" }, name)))), el("tbody", {}, rows.map((row) => el("tr", {}, row.map(cell)))));
+  return el("table", { class: kind }, el("caption", {}, caption), el("thead", {}, el("tr", {}, head.map((name) => el("th", { scope: "col" }, name)))), el("tbody", {}, rows.map((row) => el("tr", {}, row.map(cell)))));
 }
 
 /** A limit as people read it: its name ends with its unit. */

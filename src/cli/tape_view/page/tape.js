@@ -51,7 +51,7 @@ class Tape {
     tape.length = columns.shown;
     tape.kindNames = columns.kinds;
     tape.kind = column(0);
-    tape.phase = column(1);
+    tape.state = column(1);
     tape.time = new Float64Array(tape.length);
     tape.process = new Int32Array(tape.length);
     tape.path = new Int32Array(tape.length);
@@ -69,6 +69,21 @@ class Tape {
     tape.blocks = new Map();
     tape.waiting = new Map();
     return tape;
+  }
+
+  /** `setup`, `run` or `finalize`. */
+  phaseOf(at) {
+    return ["setup", "run", "finalize"][this.state[at] & 3];
+  }
+
+  /** Whether a lookup found nothing. */
+  isAbsent(at) {
+    return (this.state[at] & 4) !== 0;
+  }
+
+  /** Whether something did not work. */
+  isTrouble(at) {
+    return (this.state[at] & 8) !== 0;
   }
 
   kindOf(at) {

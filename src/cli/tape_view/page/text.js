@@ -46,6 +46,31 @@ function duration(ms) {
   return parts.filter(([value]) => value > 0).slice(0, 2).map(([value, unit]) => `${number.format(value)} ${unit}`).join(" ");
 }
 
+/** A time of a clock, to the millisecond. */
+function clock(ms) {
+  if (ms < 1000) return `${ms} ms`;
+  const two = (value) => String(value).padStart(2, "0");
+  const s = Math.floor(ms / 1000);
+  const [days, hours, minutes] = [Math.floor(s / 86_400), Math.floor(s / 3600) % 24, Math.floor(s / 60) % 60];
+  const rest = `${two(s % 60)}.${String(Math.floor(ms % 1000)).padStart(3, "0")}`;
+  if (days > 0) return `${number.format(days)} d ${two(hours)}:${two(minutes)}:${rest}`;
+  return hours > 0 ? `${hours}:${two(minutes)}:${rest}` : minutes > 0 ? `${minutes}:${rest}` : `${Number(rest).toFixed(3)} s`;
+}
+
+/** Both texts in three parts: what they begin with alike, what differs, what they end with alike. */
+function parted(a, b) {
+  let head = 0;
+  const most = Math.min(a.length, b.length);
+  while (head < most && a[head] === b[head]) head += 1;
+  let tail = 0;
+  while (tail < most - head && a[a.length - 1 - tail] === b[b.length - 1 - tail]) tail += 1;
+  // A character of two units stays whole.
+  if (head > 0 && /[\ud800-\udbff]/.test(a[head - 1])) head -= 1;
+  if (tail > 0 && /[\udc00-\udfff]/.test(a[a.length - tail])) tail -= 1;
+  const parts = (text) => [text.slice(0, head), text.slice(head, text.length - tail), text.slice(text.length - tail)];
+  return [parts(a), parts(b)];
+}
+
 /** Bytes as people read them. */
 function bytes(many) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];

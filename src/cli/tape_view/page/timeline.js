@@ -5,6 +5,8 @@ const AXIS_HEIGHT = 24;
 /** In a row, from top to bottom: where the marks of each class are. */
 const LANES = { read: [2, 5], write: [8, 5], stream: [14, 4], process: [19, 3], time: [19, 3], host: [19, 3], other: [19, 3], trouble: [1, 22] };
 
+const TROUBLE = CLASSES.findIndex(([name]) => name === "trouble");
+
 class Timeline {
   constructor(app, list, rows) {
     Object.assign(this, { app, list, rows, mode: "time", from: 0, to: 1 });
@@ -73,6 +75,14 @@ class Timeline {
     this.draw();
   }
 
+  /** Shows the time from one record to another, and a little around it. */
+  zoomTo(first, last) {
+    const [from, to] = [this.value(first), this.value(last)];
+    const around = Math.max((to - from) * 0.05, this.mode === "time" ? 0.5 : 2);
+    [this.from, this.to] = [Math.max(0, from - around), Math.min(to + around, this.end * 1.01)];
+    this.draw();
+  }
+
   /** Brings record `at` into view. */
   follow(at) {
     if (at === null) return this.draw();
@@ -116,7 +126,7 @@ class Timeline {
     const { tape } = this.app;
     const kind = tape.kindOf(at);
     const fields = tape.fields(at, () => {});
-    byId("readout").textContent = `${duration(tape.time[at])}, record ${at}: ${kind} ${fields ? says(kind, fields).slice(0, 120) : ""}`;
+    byId("readout").textContent = `${clock(tape.time[at])}, record ${at}: ${kind} ${fields ? says(kind, fields).slice(0, 120) : ""}`;
   }
 
   draw() {
@@ -172,7 +182,8 @@ class Timeline {
     for (let place = this.lowerBound(records, this.from); place < records.length; place += 1) {
       const value = this.value(records[place]);
       if (value > this.to) break;
-      marks[Math.floor(this.x(value, width))] |= 1 << numbers[tape.kind[records[place]]];
+      const at = records[place];
+      marks[Math.floor(this.x(value, width))] |= 1 << (tape.isTrouble(at) ? TROUBLE : numbers[tape.kind[at]]);
     }
     CLASSES.forEach(([name], bit) => {
       const [y, height] = LANES[name];
@@ -195,13 +206,17 @@ class Timeline {
       }
     }
     if (this.mode === "record") step = Math.max(1, Math.round(step));
+    let free = 0;
     paper.font = "11px system-ui, sans-serif";
     paper.fillStyle = colour("quiet");
     for (let value = Math.ceil(this.from / step) * step; value <= this.to; value += step) {
       const x = this.x(value, width);
       paper.fillRect(x, AXIS_HEIGHT - 5, 1, 5);
       const label = this.mode === "time" ? duration(Number(value.toPrecision(6))) : number.format(Math.round(value));
-      if (x + 60 < width) paper.fillText(label, x + 3, AXIS_HEIGHT - 9);
+      const labelWidth = paper.measureText(label).width;
+      if (x < free || x + 3 + labelWidth > width) continue;
+      paper.fillText(label, x + 3, AXIS_HEIGHT - 9);
+      free = x + labelWidth + 12;
     }
   }
 }
