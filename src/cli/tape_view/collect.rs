@@ -141,7 +141,7 @@ pub fn collect(tape: &Path, bytes_max: usize) -> Result<Collected> {
 impl Collecting {
     fn take(&mut self, record: &Record) {
         self.records += 1;
-        self.last_ms = record.monotonic_ms;
+        self.last_ms = self.last_ms.max(record.monotonic_ms);
         let at = self.index.len();
         let process = self.processes.note(at, record);
         let path = self.files.note(at, &record.kind);

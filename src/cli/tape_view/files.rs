@@ -18,8 +18,12 @@ const PATHS_BYTES_MAX: usize = 16 << 20;
 /// Bytes of a path. Longer ones are cut.
 const PATH_BYTES_MAX: usize = 4096;
 
-/// Changes that a page lists.
+/// Changes that a page lists, and bytes of their fields.
 const CHANGES_MAX: usize = 20_000;
+const CHANGES_BYTES_MAX: usize = 16 << 20;
+
+/// Bytes of the name of a rule.
+const RULE_BYTES_MAX: usize = 200;
 
 /// Bytes of the text of one diff, and of all.
 const DIFF_BYTES_MAX: usize = 256 << 10;
@@ -91,6 +95,7 @@ pub struct Files {
     places: HashMap<String, usize>,
     paths_bytes: usize,
     changes: Vec<(usize, String, String, Map<String, Value>)>,
+    changes_bytes: usize,
     changes_left_out: u64,
     /// In the order in which they are shown if there are too many: of changes, of writes, of reads.
     named: [Vec<Named>; 3],
@@ -133,7 +138,7 @@ impl Files {
     }
 
     fn note_change(&mut self, at: usize, path: &str, change: &str, detail: &Map<String, Value>) {
-        if self.changes.len() >= CHANGES_MAX {
+        if self.changes.len() >= CHANGES_MAX || self.changes_bytes >= CHANGES_BYTES_MAX {
             self.changes_left_out += 1;
             return;
         }
@@ -142,12 +147,14 @@ impl Files {
         }
         let path = shorten::text(path, PATH_BYTES_MAX);
         let change = shorten::text(change, shorten::TEXT_BYTES_MAX);
-        self.changes.push((at, path, change, shorten::fields(detail.clone())));
+        let detail = shorten::fields(detail.clone());
+        self.changes_bytes += path.len() + change.len() + shorten::len_bytes(&detail);
+        self.changes.push((at, path, change, detail));
     }
 
     fn name(&mut self, class: usize, digest: Digest, len_bytes: u64, withheld_by: Option<&str>) {
         if self.named[class].len() < CONTENTS_MAX {
-            let withheld_by = withheld_by.map(|rule| shorten::text(rule, shorten::TEXT_BYTES_MAX));
+            let withheld_by = withheld_by.map(|rule| shorten::text(rule, RULE_BYTES_MAX));
             self.named[class].push(Named { digest, len_bytes, withheld_by });
         }
     }

@@ -1,9 +1,11 @@
 //! What the processes of a tape read from and wrote to the standard streams, for a page.
 
 use std::collections::VecDeque;
+use std::io::Read;
 
 use serde::Serialize;
 
+use super::shorten;
 use crate::tape::{Kind, Payload, TapeStore};
 
 /// Bytes of the beginning and of the end of all streams that are shown. What is between is left out.
@@ -12,6 +14,12 @@ const TAIL_BYTES_MAX: u64 = 256 << 10;
 
 /// Bytes of a piece: of a longer one the beginning is shown.
 const PIECE_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes of the name of a rule that withheld a piece.
+const RULE_BYTES_MAX: usize = 200;
+
+/// Bytes of contents that are read.
+const READ_BYTES_MAX: u64 = 256 << 20;
 
 /// Pieces of the beginning, and of the end.
 const PIECES_MAX: usize = 20_000;
@@ -23,12 +31,14 @@ struct Piece {
     at: usize,
     process: Option<usize>,
     fd: u32,
+    len_bytes: u64,
+    /// Of a long inline text the beginning.
     bytes: Payload,
 }
 
 impl Piece {
     fn cost(&self) -> u64 {
-        self.bytes.len_bytes().clamp(LEAST_BYTES, PIECE_BYTES_MAX as u64)
+        self.len_bytes.clamp(LEAST_BYTES, PIECE_BYTES_MAX as u64)
     }
 }
 
@@ -77,8 +87,9 @@ impl Streams {
             Kind::StreamWrite { fd, bytes, .. } => (*fd, bytes),
             _ => return,
         };
-        let piece = Piece { at, process, fd, bytes: bytes.clone() };
-        self.bytes = self.bytes.saturating_add(bytes.len_bytes());
+        let len_bytes = bytes.len_bytes();
+        let piece = Piece { at, process, fd, len_bytes, bytes: bounded(bytes) };
+        self.bytes = self.bytes.saturating_add(len_bytes);
         self.is_head_full |=
             self.head_bytes + piece.cost() > HEAD_BYTES_MAX || self.head.len() == PIECES_MAX;
         if !self.is_head_full {
@@ -91,13 +102,16 @@ impl Streams {
         while self.tail_bytes > TAIL_BYTES_MAX || self.tail.len() > PIECES_MAX {
             let Some(first) = self.tail.pop_front() else { break };
             self.tail_bytes -= first.cost();
-            self.left_out_bytes = self.left_out_bytes.saturating_add(first.bytes.len_bytes());
+            self.left_out_bytes = self.left_out_bytes.saturating_add(first.len_bytes);
         }
     }
 
     /// The streams with their bytes, which are in `store`.
     pub fn show(self, store: &TapeStore) -> Shown {
-        let show = |pieces: Vec<Piece>| pieces.iter().map(|piece| shown(piece, store)).collect();
+        let mut read_left = READ_BYTES_MAX;
+        let mut show = |pieces: Vec<Piece>| {
+            pieces.iter().map(|piece| shown(piece, store, &mut read_left)).collect()
+        };
         Shown {
             head: show(self.head),
             tail: show(self.tail.into()),
@@ -107,18 +121,50 @@ impl Streams {
     }
 }
 
-fn shown(piece: &Piece, store: &TapeStore) -> ShownPiece {
+/// `payload` without what a page does not show of it.
+fn bounded(payload: &Payload) -> Payload {
+    match payload {
+        Payload::Inline { text } => {
+            let end = text.floor_char_boundary(PIECE_BYTES_MAX);
+            Payload::Inline { text: text[..end].to_owned() }
+        }
+        Payload::Stored { content_hash, len_bytes, withheld_by } => Payload::Stored {
+            content_hash: *content_hash,
+            len_bytes: *len_bytes,
+            withheld_by: withheld_by.as_deref().map(|rule| shorten::text(rule, RULE_BYTES_MAX)),
+        },
+    }
+}
+
+/// The bytes that are shown, or why there are none.
+fn beginning(payload: &Payload, store: &TapeStore, read_left: &mut u64) -> Result<Vec<u8>, String> {
+    let (digest, len_bytes) = match payload {
+        Payload::Inline { text } => return Ok(text.clone().into_bytes()),
+        Payload::Stored { withheld_by: Some(rule), .. } => {
+            return Err(format!("the rule {rule} withheld them"));
+        }
+        Payload::Stored { content_hash, len_bytes, .. } => (*content_hash, *len_bytes),
+    };
+    // All of a content is read, to check it.
+    let left = read_left.checked_sub(len_bytes);
+    *read_left = left.ok_or_else(|| format!("{READ_BYTES_MAX} bytes were read before"))?;
+    let mut bytes = Vec::new();
+    let content = store.open(digest, len_bytes).map_err(|error| error.to_string())?;
+    let read = content.take(PIECE_BYTES_MAX as u64).read_to_end(&mut bytes);
+    read.map_err(|error| error.to_string())?;
+    Ok(bytes)
+}
+
+fn shown(piece: &Piece, store: &TapeStore, read_left: &mut u64) -> ShownPiece {
     let Piece { at, process, fd, .. } = *piece;
-    match piece.bytes.bytes(store) {
-        Ok(bytes) => {
-            let kept = &bytes[..bytes.len().min(PIECE_BYTES_MAX)];
-            let rest = bytes.len() - kept.len();
+    match beginning(&piece.bytes, store, read_left) {
+        Ok(kept) => {
+            let rest = piece.len_bytes.saturating_sub(kept.len() as u64);
             let note = (rest > 0).then(|| format!("{rest} more bytes are left out"));
-            ShownPiece { at, process, fd, text: String::from_utf8_lossy(kept).into_owned(), note }
+            ShownPiece { at, process, fd, text: String::from_utf8_lossy(&kept).into_owned(), note }
         }
         Err(error) => {
-            let len = piece.bytes.len_bytes();
-            let note = Some(format!("{len} bytes are not shown: {error}"));
+            let note = Some(format!("{} bytes are not shown: {error}", piece.len_bytes));
             ShownPiece { at, process, fd, text: String::new(), note }
         }
     }

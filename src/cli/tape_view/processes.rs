@@ -16,8 +16,8 @@ const ARGS_MAX: usize = 60;
 /// Bytes of an argument that are kept.
 const ARG_BYTES_MAX: usize = 300;
 
-/// Bytes of all arguments of all processes that are kept.
-const ALL_ARGS_BYTES_MAX: usize = 8 << 20;
+/// Bytes of all texts of all processes that are kept.
+const ALL_BYTES_MAX: usize = 16 << 20;
 
 /// A process.
 #[derive(Serialize, Default)]
@@ -52,7 +52,7 @@ pub struct Processes {
     /// The last process with each number.
     by_pid: HashMap<u32, usize>,
     alive: HashSet<usize>,
-    args_bytes: usize,
+    bytes: usize,
     /// Processes that are not in the table.
     pub left_out: u64,
 }
@@ -90,7 +90,7 @@ impl Processes {
         if parent.is_none() {
             self.alive.clear();
         }
-        if self.all.len() >= PROCESSES_MAX {
+        if self.all.len() >= PROCESSES_MAX || self.bytes >= ALL_BYTES_MAX {
             self.left_out += 1;
             self.by_pid.remove(pid);
             return None;
@@ -98,11 +98,8 @@ impl Processes {
         let place = self.all.len();
         let mut kept = Vec::new();
         for arg in args.iter().take(ARGS_MAX) {
-            if self.args_bytes > ALL_ARGS_BYTES_MAX {
-                break;
-            }
             let arg = shorten::text(arg, ARG_BYTES_MAX);
-            self.args_bytes += arg.len();
+            self.bytes += arg.len();
             kept.push(arg);
         }
         if kept.len() < args.len() {
@@ -119,6 +116,8 @@ impl Processes {
             start_ms: now,
             ..Process::default()
         });
+        let started = &self.all[place];
+        self.bytes += started.program.len() + started.mode.len() + ARG_BYTES_MAX;
         self.by_pid.insert(*pid, place);
         self.alive.insert(place);
         Some(place)

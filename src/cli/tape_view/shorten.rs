@@ -32,6 +32,11 @@ pub fn fields(fields: Map<String, Value>) -> Map<String, Value> {
     object(fields, &mut left)
 }
 
+/// Bytes of the fields of a record as JSON.
+pub fn len_bytes(fields: &Map<String, Value>) -> usize {
+    serde_json::to_vec(fields).map_or(0, |json| json.len())
+}
+
 /// A value that stands alone, cut to `bytes_max` bytes of text.
 pub fn value(value: Value, bytes_max: usize) -> Value {
     let mut left = bytes_max;

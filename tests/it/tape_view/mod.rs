@@ -118,6 +118,71 @@ fn damaged_and_unfinished_tapes_are_shown_up_to_there_with_a_warning() {
     assert!(!dir.join("run.tape.html").exists());
 }
 
+/// Regression: which process of a pipeline read a file was not on the tape.
+#[test]
+fn records_of_files_tell_whose_turn_it_was_and_older_tapes_replay_without() {
+    let folder = recorded();
+    let dir = folder.path();
+    let whole = std::fs::read_to_string(dir.join("run.tape")).unwrap();
+    let records: Vec<Value> =
+        whole.lines().skip(1).map(|line| serde_json::from_str(line).unwrap()).collect();
+    let turn_of = |kind: &str, path: &str| {
+        let found = records.iter().find(|it| it["kind"] == kind && it["path"] == path);
+        found.unwrap_or_else(|| panic!("{kind} {path}"))["turn"].clone()
+    };
+    let pid_of = |program: &str| {
+        let found =
+            records.iter().find(|it| it["kind"] == "process_spawn" && it["program"] == program);
+        found.unwrap_or_else(|| panic!("{program}"))["pid"].clone()
+    };
+    assert_eq!(turn_of("file_read", "/worktree/in.txt"), pid_of("sort"));
+    assert_eq!(turn_of("file_stat", "/worktree/missing.txt"), pid_of("cat"));
+    assert_eq!(turn_of("file_delete", "/worktree/old.txt"), pid_of("rm"));
+    for record in &records {
+        let has_turn = record.get("turn").is_some();
+        assert!(!has_turn || record.get("pid").is_none() && record["phase"] == "run", "{record}");
+    }
+    let older = regex::Regex::new(r#""turn":\d+,"#).unwrap().replace_all(&whole, "");
+    let older = older.replacen("\"1.13\"", "\"1.12\"", 1);
+    assert!(older.len() < whole.len());
+    std::fs::write(dir.join("run.tape"), older).unwrap();
+    let output = belljar(dir).args(["replay", "-q", "run.tape"]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    // A turn is compared where it is there.
+    let wrong = regex::Regex::new(r#""turn":\d+,"#).unwrap().replace(&whole, r#""turn":77,"#);
+    std::fs::write(dir.join("run.tape"), &*wrong).unwrap();
+    let output = belljar(dir).args(["replay", "-q", "run.tape"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("turn: tape 77, run "), "{}", stderr(&output));
+}
+
+#[test]
+fn fidelity_shows_the_contents_that_differ() {
+    let folder = recorded();
+    let dir = folder.path();
+    let fidelity = |args: &[&str]| {
+        let output = belljar(dir).args(["fidelity", "run.tape", "other.tape"]).args(args).output();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+        stdout(&output)
+    };
+    let shown = fidelity(&[]);
+    assert!(shown.contains("    |  b\n    |  a\n    |  b\n    | +c\n"), "{shown}");
+    assert!(shown.contains("    | +      1 c\n"), "{shown}");
+    let outcome = fidelity(&["--mode", "outcome"]);
+    assert!(outcome.contains("    | +      1 c\n"), "{outcome}");
+    let report: Value = serde_json::from_str(&fidelity(&["--json"])).unwrap();
+    let divergences = report["divergences"].as_array().unwrap();
+    let read = divergences.iter().find(|it| it["category"] == "file_read.changed").unwrap();
+    let difference = &read["contents"][0];
+    assert_eq!(difference["field"], "content_hash");
+    assert_eq!(difference["is_text"], true);
+    // Without the store there is a reason.
+    std::fs::remove_dir_all(dir.join("other.tape.cas")).unwrap();
+    let shown = fidelity(&[]);
+    assert!(shown.contains("not compared: the replayed content cannot be read"), "{shown}");
+}
+
 /// The text of a hostile tape reaches the page only packed; its length does not reach it at all.
 #[test]
 fn a_hostile_tape_makes_a_page_of_bounded_length_without_its_texts() {
