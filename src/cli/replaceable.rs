@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use super::exit::Usage;
-use super::tape_view;
 use crate::base::disk::{self, DiskError};
 
 /// Bytes at the beginning of a file in which a patch or a trace is recognised.
@@ -17,6 +16,10 @@ const BEGINNING_BYTES: u64 = 64 << 10;
 
 /// Longest JSON report that is examined, in bytes.
 const REPORT_BYTES_MAX: u64 = 1 << 30;
+
+/// The beginning of every page of `tape view`.
+pub const PAGE_BEGINNING: &str = "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+                                  <meta name=\"generator\" content=\"belljar tape view\">\n";
 
 /// The kinds of files that options of belljar write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,7 +87,7 @@ impl Written {
         }
         let text = String::from_utf8_lossy(&bytes);
         match self {
-            Self::Page => text.starts_with(tape_view::BEGINNING),
+            Self::Page => text.starts_with(PAGE_BEGINNING),
             Self::Patch => is_patch(&text),
             _ => is_trace(&text),
         }

@@ -74,7 +74,7 @@ pub enum Subcommand {
     Replay(ReplayArgs),
     /// Run a program several times under varied conditions, and tell whether the runs are equal
     Verify(Box<VerifyArgs>),
-    /// Print or search tapes
+    /// Print or search tapes, or write a page to look at a run
     Tape(TapeArgs),
     /// Compare two tapes
     Fidelity(FidelityArgs),

@@ -15,6 +15,14 @@ pub struct TapeArgs {
 
 #[derive(clap::Subcommand, Debug)]
 pub enum TapeAction {
+    #[command(flatten)]
+    Inspect(TapeInspection),
+    /// Write a page to look at a run in a browser, or at two runs side by side
+    View(ViewArgs),
+}
+
+#[derive(clap::Subcommand, Debug)]
+pub enum TapeInspection {
     /// Print the records, one per line
     Show {
         /// The tape
@@ -51,8 +59,6 @@ pub enum TapeAction {
         /// The digest, as in `content_hash`
         digest: String,
     },
-    /// Write a page to look at a run in a browser, or at two runs side by side
-    View(ViewArgs),
 }
 
 #[derive(Args, Debug)]

@@ -19,18 +19,22 @@ use self::collect::Collected;
 use self::index::packed;
 use self::page::Page;
 use super::args::tape::ViewArgs;
+use super::exit::Usage;
 use super::replaceable::Written;
 use super::sink;
 use super::text::{count, printable};
 use crate::base::atomic_file;
 use crate::base::disk::DiskError;
 
-pub use self::page::BEGINNING;
-
 pub fn run(args: &ViewArgs) -> Result<u8> {
     let to = Target::of(args);
-    if let Target::File(path) = &to {
-        Written::Page.check(path)?;
+    match &to {
+        Target::File(path) => Written::Page.check(path)?,
+        Target::Stdout if args.json => {
+            let message = "--json: standard output has the page; name a file with -o".to_owned();
+            return Err(Usage(message).into());
+        }
+        Target::Stdout => {}
     }
     let tapes: Vec<&Path> =
         std::iter::once(&args.tape).chain(&args.other).map(PathBuf::as_path).collect();

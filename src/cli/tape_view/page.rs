@@ -4,9 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest as _, Sha256};
 
-/// The beginning of every page, by which a page is recognised.
-pub const BEGINNING: &str = "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
-                             <meta name=\"generator\" content=\"belljar tape view\">\n";
+use super::super::replaceable::PAGE_BEGINNING;
 
 const BODY: &str = include_str!("page/body.html");
 
@@ -43,7 +41,7 @@ impl Page {
             hash(&script),
             hash(&style),
         );
-        let mut html = String::from(BEGINNING);
+        let mut html = String::from(PAGE_BEGINNING);
         html.push_str("<meta http-equiv=\"Content-Security-Policy\" content=\"");
         html.push_str(&policy);
         html.push_str("\">\n<meta name=\"viewport\" content=\"width=device-width\">\n");
@@ -82,7 +80,7 @@ mod tests {
     #[test]
     fn the_page_has_one_script_and_no_way_around_the_policy() {
         let page = Page::new().finish();
-        assert!(page.starts_with(BEGINNING));
+        assert!(page.starts_with(PAGE_BEGINNING));
         assert_eq!(page.matches("<script").count(), 1);
         assert_eq!(page.matches("</script").count(), 1);
         for refused in [

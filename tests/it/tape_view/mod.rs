@@ -58,6 +58,9 @@ fn the_page_is_written_beside_the_tape_or_where_it_is_asked_for() {
         serde_json::from_str(&viewed(dir, &["run.tape", "run.tape", "--json"])).unwrap();
     assert_eq!(report["differences"]["count"], 0);
     assert_eq!(report["differences"]["first"], Value::Null);
+    let output = view(dir, &["run.tape", "-o", "-", "--json"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("name a file with -o"), "{}", stderr(&output));
 }
 
 #[test]
