@@ -104,7 +104,7 @@ mod tests {
             json!({"path": "/worktree/a", "len_bytes": 7, "entries": ["a", null, {"b": 1.5}]});
         assert_eq!(value(short.clone(), RECORD_BYTES_MAX), short);
         assert_eq!(text("äöü", 3), "ä… (4 more bytes)");
-        assert_eq!(value(json!([1 << 53, 7, -1.5]), 99), json!(["9007199254740992", 7, -1.5]));
+        assert_eq!(value(json!([1_u64 << 53, 7, -1.5]), 99), json!(["9007199254740992", 7, -1.5]));
         let long = json!({ "args": vec!["x"; 1000], "env": "y".repeat(10_000) });
         let kept = value(long, RECORD_BYTES_MAX);
         assert_eq!(kept["args"][ELEMENTS_MAX], "… (800 more)");
