@@ -18,7 +18,7 @@ except ImportError:
 MAJOR = 1
 LINE_BYTES_MAX = 16 << 20
 PACK_START, PACKED_BYTES_MAX = b"belljar pack 1\n", 64 << 10
-STAMPS = ("seq", "phase", "virtual_time_ms", "monotonic_ms", "kind")
+STAMPS = ("seq", "phase", "virtual_time_ms", "monotonic_ms", "turn", "kind")
 
 
 class BadTape(Exception):

@@ -14,8 +14,10 @@ pub mod exhausted;
 #[cfg(windows)]
 pub mod job;
 pub mod last_use;
+pub mod line_diff;
 pub mod own;
 #[cfg(feature = "cli")]
 pub mod printable;
 pub mod priority;
 pub mod readable;
+pub mod unified_diff;

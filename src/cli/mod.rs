@@ -75,6 +75,7 @@ mod signatures;
 mod sink;
 mod started_natives;
 mod tape;
+mod tape_view;
 mod text;
 mod toolchain;
 mod trust;
@@ -86,6 +87,7 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser};
 
+use args::tape::TapeAction;
 use args::{Cli, Subcommand};
 
 /// Unpacks the bundle `file` into the empty folder `into`, and checks all its files, for tests with random bundles.
@@ -140,7 +142,10 @@ pub fn main() -> ExitCode {
         Subcommand::Record(args) => run::run(&args.run, Some(&args)),
         Subcommand::Replay(args) => replay::run(&args),
         Subcommand::Native(args) => native::run(&args),
-        Subcommand::Tape(args) => tape::run(&args),
+        Subcommand::Tape(args) => match args.action {
+            TapeAction::Inspect(action) => tape::run(&action),
+            TapeAction::View(args) => tape_view::run(&args),
+        },
         Subcommand::Fidelity(args) => fidelity::run(&args),
         Subcommand::Verify(args) => verify::run(&args),
         Subcommand::Diff(args) => patch::diff(&args),

@@ -17,6 +17,10 @@ const BEGINNING_BYTES: u64 = 64 << 10;
 /// Longest JSON report that is examined, in bytes.
 const REPORT_BYTES_MAX: u64 = 1 << 30;
 
+/// The beginning of every page of `tape view`.
+pub const PAGE_BEGINNING: &str = "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+                                  <meta name=\"generator\" content=\"belljar tape view\">\n";
+
 /// The kinds of files that options of belljar write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Written {
@@ -26,6 +30,8 @@ pub enum Written {
     Patch,
     /// Calls and answers.
     Trace,
+    /// A page of `tape view`.
+    Page,
 }
 
 impl Written {
@@ -35,6 +41,7 @@ impl Written {
             Self::Report => "--json",
             Self::Patch => "--diff",
             Self::Trace => "--trace",
+            Self::Page => "-o",
         }
     }
 
@@ -43,6 +50,7 @@ impl Written {
             Self::Report => "JSON report",
             Self::Patch => "patch",
             Self::Trace => "trace",
+            Self::Page => "page",
         }
     }
 
@@ -78,7 +86,11 @@ impl Written {
             return false;
         }
         let text = String::from_utf8_lossy(&bytes);
-        if self == Self::Patch { is_patch(&text) } else { is_trace(&text) }
+        match self {
+            Self::Page => text.starts_with(PAGE_BEGINNING),
+            Self::Patch => is_patch(&text),
+            _ => is_trace(&text),
+        }
     }
 }
 

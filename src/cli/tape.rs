@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::annotations::TapeAnnotations;
-use super::args::tape::{TapeAction, TapeArgs};
+use super::args::tape::TapeInspection;
 use super::exit::{Hinted, Usage};
 use super::started_natives::StartedNatives;
 use super::text::{count, printable};
@@ -19,23 +19,23 @@ use crate::tape::{Record, TapeError, TapeReader, TapeStore};
 /// Longest text of one field that `show` prints, in characters.
 const SHOWN_CHARS_MAX: usize = 60;
 
-pub fn run(args: &TapeArgs) -> Result<u8> {
-    match &args.action {
-        TapeAction::Show { tape, kind, json } => {
+pub fn run(action: &TapeInspection) -> Result<u8> {
+    match action {
+        TapeInspection::Show { tape, kind, json } => {
             let wanted =
                 |record: &Record| kind.is_empty() || kind.iter().any(|k| k == record.kind.name());
             print(tape, *json, |record| wanted(record))?;
             Ok(0)
         }
-        TapeAction::Grep { text, tape, json } => {
+        TapeInspection::Grep { text, tape, json } => {
             let contains = |record: &Record| {
                 serde_json::to_string(record).is_ok_and(|line| line.contains(text.as_str()))
             };
             // As grep answers when nothing matches.
             Ok((print(tape, *json, contains)? == 0).into())
         }
-        TapeAction::Stat { tape, json } => stat(tape, *json),
-        TapeAction::Cat { tape, digest } => cat(tape, digest),
+        TapeInspection::Stat { tape, json } => stat(tape, *json),
+        TapeInspection::Cat { tape, digest } => cat(tape, digest),
     }
 }
 

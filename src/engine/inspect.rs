@@ -11,8 +11,8 @@ use wasmparser::{
 use wasmtime::component;
 
 use super::generator::Generator;
-use super::validate::expect_valid;
 use super::module::Encoding;
+use super::validate::expect_valid;
 use super::{Engine, Module, Program, ProgramError};
 use crate::abi::{belljar, preview2};
 
@@ -60,10 +60,8 @@ impl ModuleInfo {
 
     /// As [`ModuleInfo::of`]: the interfaces stand for modules, and the exports are all that it exports.
     fn of_component(engine: &Engine, component: &Module) -> Result<Self, ProgramError> {
-        let invalid = |message: String| ProgramError::Invalid {
-            name: component.name().to_owned(),
-            message,
-        };
+        let invalid =
+            |message: String| ProgramError::Invalid { name: component.name().to_owned(), message };
         let bytes = component.bytes()?;
         let validated = Validator::new_with_features(WasmFeatures::all()).validate_all(&bytes);
         let types = validated.map_err(|error| invalid(error.to_string()))?;

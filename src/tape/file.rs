@@ -383,6 +383,11 @@ impl Tape {
         Ok(Self { header: reader.header, records, cut_off, store: TapeStore::of(path) })
     }
 
+    /// The store next to it.
+    pub fn store(&self) -> &TapeStore {
+        &self.store
+    }
+
     /// The bytes of a payload.
     ///
     /// # Errors

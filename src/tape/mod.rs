@@ -3,6 +3,7 @@
 
 #[cfg(feature = "annotations")]
 mod annotations;
+mod content_diff;
 mod desync;
 mod fidelity;
 mod file;
@@ -27,9 +28,11 @@ pub use annotations::{
     Annotation, AnnotationError, AnnotationFile, AnnotationHeader, AnnotationKind, Author,
     AuthorKind, HypothesisStatus, Problem, Span, annotations_path,
 };
+pub use content_diff::{ContentDiff, ContentDiffs};
 pub use desync::{Desync, Withheld};
 pub use fidelity::{
-    CompareError, Divergence, FidelityMode, FidelityReport, FieldDifference, TapeSource, compare,
+    CompareError, ContentDifference, Divergence, FidelityMode, FidelityReport, FieldDifference,
+    PairRun, Paired, TapeSource, compare, compare_paired,
 };
 pub use file::{FileTape, Tape, TapeReader};
 pub use header::{Header, Version};

@@ -28,8 +28,12 @@ impl<I: Iterator<Item = Result<Record, TapeError>> + Send> Player<I> {
 }
 
 impl<I: Iterator<Item = Result<Record, TapeError>> + Send> TapeSink for Player<I> {
-    fn push(&mut self, record: Record) -> Result<(), TapeError> {
+    fn push(&mut self, mut record: Record) -> Result<(), TapeError> {
         let expected = self.expected.next().transpose()?;
+        // Older tapes do not tell whose turn it was.
+        if expected.as_ref().is_some_and(|expected| expected.turn.is_none()) {
+            record.turn = None;
+        }
         if expected.as_ref() != Some(&record) {
             return Err(self.desync(expected, Some(record)));
         }

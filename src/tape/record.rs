@@ -33,6 +33,9 @@ pub struct Record {
     pub virtual_time_ms: i64,
     /// The session's monotonic clock, in milliseconds.
     pub monotonic_ms: u64,
+    /// The process whose turn it was, for a kind that names none itself; `None` outside of turns, and on tapes of
+    /// versions before 1.13.
+    pub turn: Option<u32>,
     /// What happened.
     pub kind: Kind,
 }
@@ -460,6 +463,24 @@ impl Kind {
         }
     }
 
+    /// The process that it names as its own.
+    pub fn pid(&self) -> Option<u32> {
+        match self {
+            Self::StreamRead { pid, .. }
+            | Self::StreamWrite { pid, .. }
+            | Self::StreamPoll { pid, .. }
+            | Self::StreamError { pid, .. }
+            | Self::ProcessSpawn { pid, .. }
+            | Self::ProgramFind { pid, .. }
+            | Self::ProcessExit { pid, .. }
+            | Self::Native { pid, .. }
+            | Self::ProcessWait { pid, .. }
+            | Self::Pipe { pid, .. } => Some(*pid),
+            Self::HostCall { pid, .. } => *pid,
+            _ => None,
+        }
+    }
+
     /// The other fields, as JSON.
     pub fn fields(&self) -> Map<String, Value> {
         if let Self::Unknown { fields, .. } = self {
@@ -525,6 +546,8 @@ struct Line<'a, K> {
     phase: Phase,
     virtual_time_ms: i64,
     monotonic_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    turn: Option<u32>,
     #[serde(flatten)]
     kind: &'a K,
 }
@@ -538,13 +561,15 @@ struct UnknownKind<'a> {
 
 impl Serialize for Record {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { seq, phase, virtual_time_ms, monotonic_ms, ref kind } = *self;
+        let Self { seq, phase, virtual_time_ms, monotonic_ms, turn, ref kind } = *self;
         match kind {
             Kind::Unknown { kind, fields } => {
                 let kind = &UnknownKind { kind, fields };
-                Line { seq, phase, virtual_time_ms, monotonic_ms, kind }.serialize(serializer)
+                Line { seq, phase, virtual_time_ms, monotonic_ms, turn, kind }.serialize(serializer)
             }
-            kind => Line { seq, phase, virtual_time_ms, monotonic_ms, kind }.serialize(serializer),
+            kind => {
+                Line { seq, phase, virtual_time_ms, monotonic_ms, turn, kind }.serialize(serializer)
+            }
         }
     }
 }
@@ -558,13 +583,15 @@ impl<'de> Deserialize<'de> for Record {
             phase: Phase,
             virtual_time_ms: i64,
             monotonic_ms: u64,
+            #[serde(default)]
+            turn: Option<u32>,
             kind: String,
             #[serde(flatten)]
             fields: Map<String, Value>,
         }
-        let Line { seq, phase, virtual_time_ms, monotonic_ms, kind, fields } =
+        let Line { seq, phase, virtual_time_ms, monotonic_ms, turn, kind, fields } =
             Line::deserialize(deserializer)?;
         let kind = Kind::from_fields(&kind, fields).map_err(serde::de::Error::custom)?;
-        Ok(Self { seq, phase, virtual_time_ms, monotonic_ms, kind })
+        Ok(Self { seq, phase, virtual_time_ms, monotonic_ms, turn, kind })
     }
 }

@@ -172,6 +172,7 @@ struct State {
     phase: Phase,
     virtual_time_ns: u64,
     monotonic_ns: u64,
+    turn: Option<u32>,
     error: Option<TapeError>,
     failed: bool,
 }
@@ -197,6 +198,7 @@ impl Recorder {
             phase: Phase::Setup,
             virtual_time_ns: 0,
             monotonic_ns: 0,
+            turn: None,
             error: None,
             failed: false,
         })))
@@ -218,6 +220,11 @@ impl Recorder {
         self.lock().phase = phase;
     }
 
+    /// Sets the process whose turn it is; `None` between turns.
+    pub fn set_turn(&self, pid: Option<u32>) {
+        self.lock().turn = pid;
+    }
+
     /// Records `kind` with the current time and phase, and redacts its texts.
     pub fn push(&self, mut kind: Kind) {
         let mut state = self.lock();
@@ -231,6 +238,7 @@ impl Recorder {
             // `u64` nanoseconds are less than `i64` milliseconds.
             virtual_time_ms: (state.virtual_time_ns / 1_000_000).cast_signed(),
             monotonic_ms: state.monotonic_ns / 1_000_000,
+            turn: state.turn.filter(|_| state.phase == Phase::Run && kind.pid().is_none()),
             kind,
         };
         state.seq += 1;

@@ -70,6 +70,7 @@ mod tape_docs;
 mod tape_fidelity;
 mod tape_hostile;
 mod tape_long;
+mod tape_view;
 mod taped_changes;
 #[cfg(feature = "llm")]
 mod testbench;

@@ -20,6 +20,7 @@ fn tape(kinds: impl IntoIterator<Item = Kind>) -> Vec<Record> {
         phase: if seq == 0 { Phase::Setup } else { Phase::Run },
         virtual_time_ms: 1000 + i64::try_from(seq).unwrap(),
         monotonic_ms: seq as u64,
+        turn: None,
         kind,
     };
     kinds.into_iter().enumerate().map(stamp).collect()
@@ -363,6 +364,7 @@ impl<F: Fn(u64) -> u64> TapeSource for Made<F> {
             phase: Phase::Run,
             virtual_time_ms: seq.cast_signed(),
             monotonic_ms: seq,
+            turn: None,
             kind: common((self.1)(seq)),
         };
         Ok((0..self.0).map(move |seq| Ok(record(seq))))

@@ -78,7 +78,7 @@ pub enum Subcommand {
     Verify(Box<VerifyArgs>),
     /// Run a program of the host once, recorded on a process tape, and replay it from then on
     Native(Box<NativeArgs>),
-    /// Print or search tapes
+    /// Print or search tapes, or write a page to look at a run
     Tape(TapeArgs),
     /// Compare two tapes
     Fidelity(FidelityArgs),

@@ -46,6 +46,13 @@ impl Guest {
         }
     }
 
+    /// Notes on the tape that a turn of the process begins, or ends.
+    pub(super) fn tape_turn(&self, begins: bool) {
+        if let Some(tape) = &self.machine.tape {
+            tape.set_turn(begins.then_some(self.pid.0));
+        }
+    }
+
     /// Reads the clock `id`. Readings of the host's clock are recorded, whatever needs them.
     pub(super) fn read_clock(&mut self, id: ClockId) -> u64 {
         if id == ClockId::Realtime {

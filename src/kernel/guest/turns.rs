@@ -18,6 +18,7 @@ impl Guest {
     /// [`Stop::Signalled`] if it was killed before it began.
     pub fn begin(&mut self) -> Result<(), Stop> {
         self.machine.begin();
+        self.tape_turn(true);
         self.check_killed()
     }
 
@@ -26,7 +27,9 @@ impl Guest {
     /// # Errors
     /// [`Stop::Signalled`] if the process was killed meanwhile.
     pub async fn pause(&mut self) -> Result<(), Stop> {
+        self.tape_turn(false);
         self.machine.pause().await;
+        self.tape_turn(true);
         self.check_killed()
     }
 
@@ -85,6 +88,7 @@ impl Guest {
 
     /// Ends the turn; returns the turnstile, which has the machine until the next one.
     pub(in crate::kernel) fn end_turn(&mut self) -> Turnstile {
+        self.tape_turn(false);
         self.machine.end();
         self.machine.turnstile().clone()
     }
@@ -129,6 +133,7 @@ impl Guest {
     pub(in crate::kernel) fn end(mut self, outcome: Result<Outcome, RunError>) -> Option<RunError> {
         // It may have been killed before its first turn.
         self.machine.begin();
+        self.tape_turn(true);
         let ended = self.machine.run.processes.ended.clone();
         let (outcome, error) = match (outcome, ended) {
             // Killed with all others: it has their outcome.
@@ -163,6 +168,7 @@ impl Guest {
         machine.run.processes.modules -= u32::from(self.is_module);
         machine.run.processes.end(pid, &outcome);
         machine.vfs.note_process_end();
+        self.tape_turn(false);
         self.machine.end();
         error
     }

@@ -5,6 +5,7 @@
 //! its kind, and its times.
 
 mod align;
+mod contents;
 mod fields;
 mod outcome;
 mod walk;
@@ -15,12 +16,15 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::contents::ContentDifference;
+use self::contents::Contents;
 pub use self::fields::FieldDifference;
 use self::outcome::Outcome;
 use super::file::{Tape, TapeReader};
 use super::header::Header;
 use super::record::Record;
 use super::recorder::TapeError;
+use super::store::TapeStore;
 
 /// Limit of described divergences; more are only counted.
 const DESCRIBED_MAX: usize = 1000;
@@ -87,6 +91,11 @@ pub trait TapeSource {
     fn header(&self) -> Result<Option<Header>, TapeError> {
         Ok(None)
     }
+
+    /// Where its contents are, if they can be read. Without it, contents are compared by their digests alone.
+    fn store(&self) -> Option<TapeStore> {
+        None
+    }
 }
 
 /// Reads the tape at this path line by line.
@@ -98,6 +107,10 @@ impl TapeSource for Path {
     fn header(&self) -> Result<Option<Header>, TapeError> {
         Ok(Some(TapeReader::open(self)?.header().clone()))
     }
+
+    fn store(&self) -> Option<TapeStore> {
+        Some(TapeStore::of(self))
+    }
 }
 
 impl TapeSource for Tape {
@@ -107,6 +120,10 @@ impl TapeSource for Tape {
 
     fn header(&self) -> Result<Option<Header>, TapeError> {
         Ok(Some(self.header.clone()))
+    }
+
+    fn store(&self) -> Option<TapeStore> {
+        Some(Self::store(self).clone())
     }
 }
 
@@ -159,12 +176,38 @@ pub struct Divergence {
     /// The fields that differ, at most 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<FieldDifference>,
+    /// What differs in the contents that the records name by digest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub contents: Vec<ContentDifference>,
     /// The recorded records before it, as JSON.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<String>,
     /// The recorded records after it, as JSON.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<String>,
+}
+
+/// How the records of two tapes stand to each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Paired {
+    /// Pairs of equal records. Their stamps may differ.
+    Equal,
+    /// Pairs that differ.
+    Changed,
+    /// Records of the recorded tape that the replay's tape lacks.
+    Missing,
+    /// Records of the replay's tape that the recorded one lacks.
+    Extra,
+}
+
+/// A run of records, or of pairs of records, of both tapes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PairRun {
+    /// How they stand to each other.
+    pub paired: Paired,
+    /// Number of records or pairs.
+    pub records: u64,
 }
 
 /// The result of [`compare`]. As text, it shows the first 20 divergences.
@@ -210,6 +253,11 @@ impl FidelityReport {
     /// The report as text.
     pub fn render(&self) -> String {
         self.to_string()
+    }
+
+    /// Whether a further divergence is described.
+    fn has_room(&self) -> bool {
+        self.divergences.len() < DESCRIBED_MAX
     }
 
     /// Counts a divergence; returns the list to describe it in, unless that is full.
@@ -258,22 +306,40 @@ where
     A: TapeSource + ?Sized,
     B: TapeSource + ?Sized,
 {
+    compare_paired(recorded, replay, mode).map(|(report, _)| report)
+}
+
+/// As [`compare`]; and the runs of pairs, from the first record of both tapes to the last. By outcome there are none.
+///
+/// # Errors
+/// [`CompareError`].
+pub fn compare_paired<A, B>(
+    recorded: &A,
+    replay: &B,
+    mode: FidelityMode,
+) -> Result<(FidelityReport, Vec<PairRun>), CompareError>
+where
+    A: TapeSource + ?Sized,
+    B: TapeSource + ?Sized,
+{
     let mut report = FidelityReport::new(mode);
+    let mut runs = Vec::new();
+    let mut contents = Contents::new(recorded.store(), replay.store());
     if let (Some(recorded), Some(replay)) = (recorded.header()?, replay.header()?) {
         report.header_differences = fields::header_differences(&recorded, &replay);
     }
     if mode == FidelityMode::Outcome {
         let (recorded, replay) = (Outcome::of(recorded)?, Outcome::of(replay)?);
         (report.recorded_records, report.replay_records) = (recorded.records, replay.records);
-        recorded.compare(&replay, &mut |divergence| {
+        recorded.compare(&replay, &mut contents, &mut |divergence| {
             if let Some(described) = report.count() {
                 described.push(divergence);
             }
         });
     } else {
-        walk::compare(recorded, replay, &mut report)?;
+        runs = walk::compare(recorded, replay, &mut report, contents)?;
     }
-    Ok(report.scored())
+    Ok((report.scored(), runs))
 }
 
 impl fmt::Display for FidelityReport {
@@ -305,6 +371,9 @@ impl fmt::Display for Divergence {
         writeln!(f, "record {}, {}: {}", self.seq, self.category, self.message)?;
         for FieldDifference { field, recorded, replay } in &self.fields {
             writeln!(f, "    {field}: recorded {recorded}, replay {replay}")?;
+        }
+        for difference in &self.contents {
+            difference.fmt(f)?;
         }
         let lines = (self.before.iter().map(|line| (' ', line)))
             .chain(self.recorded.iter().map(|line| ('-', line)))

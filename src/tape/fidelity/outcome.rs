@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
+use super::contents::{Contents, Named};
 use super::fields::name;
 use super::{CompareError, Divergence, TapeSource};
 use crate::base::digest::Digest;
@@ -14,7 +15,7 @@ use crate::tape::record::Kind;
 struct FileState {
     seq: u64,
     /// The content written last; `None` if the path was deleted afterwards, or never written.
-    content: Option<Digest>,
+    content: Option<Named>,
     /// Whether a path that the session did not create was deleted.
     is_deleted: bool,
     /// The `change` records.
@@ -27,8 +28,23 @@ impl FileState {
     }
 
     fn is_like(&self, other: &Self) -> bool {
-        let state = |file: &Self| (file.content, file.is_deleted);
+        let state = |file: &Self| (file.digest(), file.is_deleted);
         state(self) == state(other) && self.changes == other.changes
+    }
+
+    /// The content that is left, if there is one.
+    fn named(&self) -> Option<Named> {
+        let mut changed =
+            self.changes.iter().filter_map(|(_, detail)| Named::in_fields(detail, ""));
+        changed.next_back().or_else(|| self.content.clone())
+    }
+
+    /// The digest of the content written last.
+    fn digest(&self) -> Option<Digest> {
+        match &self.content {
+            Some(Named::Stored { digest, .. }) => Some(*digest),
+            _ => None,
+        }
     }
 
     fn text(&self) -> String {
@@ -36,7 +52,7 @@ impl FileState {
             let detail = (!detail.is_empty()).then(|| format!(" {}", Value::from(detail.clone())));
             format!("{change}{}", detail.unwrap_or_default())
         });
-        let content = self.content.map(|digest| format!("content {digest}"));
+        let content = self.digest().map(|digest| format!("content {digest}"));
         let deleted = self.is_deleted.then(|| "deleted".to_owned());
         let parts: Vec<String> = content.into_iter().chain(deleted).chain(changes).collect();
         if parts.is_empty() { "untouched".to_owned() } else { name(&parts.join(", ")) }
@@ -86,8 +102,9 @@ impl Outcome {
 
     fn take(&mut self, seq: u64, kind: Kind) {
         match kind {
-            Kind::FileWrite { path, content_hash, .. } => {
-                self.file(path, seq).content = Some(content_hash);
+            Kind::FileWrite { path, content_hash: digest, len_bytes, withheld_by } => {
+                self.file(path, seq).content =
+                    Some(Named::Stored { digest, len_bytes, withheld_by });
             }
             Kind::FileDelete { path, .. } => {
                 let file = self.file(path, seq);
@@ -114,10 +131,15 @@ impl Outcome {
     }
 
     /// Reports differences between the replay's outcome and this one.
-    pub fn compare(&self, replay: &Self, found: &mut impl FnMut(Divergence)) {
-        let mut differ = |seq, category: &str, message| {
+    pub fn compare(
+        &self,
+        replay: &Self,
+        contents: &mut Contents,
+        found: &mut impl FnMut(Divergence),
+    ) {
+        let mut differ = |seq, category: &str, message, contents| {
             let category = category.to_owned();
-            found(Divergence { seq, category, message, ..Divergence::default() });
+            found(Divergence { seq, category, message, contents, ..Divergence::default() });
         };
         let untouched = FileState::default();
         let paths: BTreeSet<&String> = self.files.keys().chain(replay.files.keys()).collect();
@@ -130,8 +152,13 @@ impl Outcome {
                 (_, None) => "files.missing",
                 (None, _) => "files.extra",
             };
-            let [a, b] = [a, b].map(|file| file.unwrap_or(&untouched).text());
-            differ(seq, category, format!("{}: recorded {a}, replay {b}", name(at)));
+            let [a, b] = [a, b].map(|file| file.unwrap_or(&untouched));
+            let differences = match (a.named(), b.named()) {
+                (Some(a), Some(b)) => contents.between("content_hash", &a, &b),
+                _ => None,
+            };
+            let message = format!("{}: recorded {}, replay {}", name(at), a.text(), b.text());
+            differ(seq, category, message, differences.into_iter().collect());
         }
         let state =
             |exit: &Option<Exit>| exit.as_ref().map(|exit| (exit.status.clone(), exit.code));
@@ -140,11 +167,11 @@ impl Outcome {
             let [a, b] = [&self.exit, &replay.exit].map(|exit| {
                 exit.as_ref().map_or_else(|| "no process ended".to_owned(), Exit::text)
             });
-            differ(seq, "exit.changed", format!("recorded {a}, replay {b}"));
+            differ(seq, "exit.changed", format!("recorded {a}, replay {b}"), Vec::new());
         }
         if self.llm_calls != replay.llm_calls {
             let message = format!("recorded {}, replay {}", self.llm_calls, replay.llm_calls);
-            differ(0, "llm_calls.changed", message);
+            differ(0, "llm_calls.changed", message, Vec::new());
         }
     }
 }

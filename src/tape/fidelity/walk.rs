@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 use imara_diff::Interner;
 
 use super::align::{Alignment, Times, Tokens};
+use super::contents::Contents;
 use super::fields::{self, differences};
-use super::{CompareError, Divergence, FidelityMode, FidelityReport, TapeSource};
+use super::{CompareError, Divergence, FidelityMode, FidelityReport, PairRun, Paired, TapeSource};
 use crate::base::digest::Digest;
 use crate::tape::record::{Kind, Phase, Record};
 use crate::tape::recorder::TapeError;
@@ -25,7 +26,8 @@ pub(super) fn compare<A, B>(
     recorded: &A,
     replay: &B,
     report: &mut FidelityReport,
-) -> Result<(), CompareError>
+    contents: Contents,
+) -> Result<Vec<PairRun>, CompareError>
 where
     A: TapeSource + ?Sized,
     B: TapeSource + ?Sized,
@@ -40,6 +42,8 @@ where
     let (mut recorded, mut replay) = (recorded.records()?, replay.records()?);
     let mut walk = Walk {
         report,
+        contents,
+        runs: Vec::new(),
         before: VecDeque::new(),
         run: Shift::default(),
         run_at: None,
@@ -60,7 +64,7 @@ where
     }
     walk.end_run();
     match (recorded.next().transpose()?, replay.next().transpose()?) {
-        (None, None) => Ok(()),
+        (None, None) => Ok(walk.runs),
         _ => Err(CompareError::Changed),
     }
 }
@@ -88,7 +92,8 @@ fn tokens<S: TapeSource + ?Sized>(
 
 /// The digest of a record without its stamps.
 fn key(kind: Kind) -> Digest {
-    let record = Record { seq: 0, phase: Phase::Run, virtual_time_ms: 0, monotonic_ms: 0, kind };
+    let (seq, phase, turn) = (0, Phase::Run, None);
+    let record = Record { seq, phase, virtual_time_ms: 0, monotonic_ms: 0, turn, kind };
     Digest::of(&serde_json::to_vec(&record).expect("records are JSON objects"))
 }
 
@@ -105,6 +110,8 @@ struct Shift {
     virtual_time_ms: i128,
     monotonic_ms: i128,
     phases: Option<(Phase, Phase)>,
+    /// Tapes before version 1.13 do not tell whose turn it was.
+    turns: Option<(u32, u32)>,
 }
 
 impl Shift {
@@ -116,6 +123,7 @@ impl Shift {
                 - i128::from(recorded.virtual_time_ms),
             monotonic_ms: i128::from(replay.monotonic_ms) - i128::from(recorded.monotonic_ms),
             phases: (recorded.phase != replay.phase).then_some((recorded.phase, replay.phase)),
+            turns: recorded.turn.zip(replay.turn).filter(|(recorded, replay)| recorded != replay),
         }
     }
 
@@ -131,12 +139,17 @@ impl Shift {
         if let Some((recorded, replay)) = self.phases {
             parts.push(format!("phase from {recorded:?} to {replay:?}").to_lowercase());
         }
+        if let Some((recorded, replay)) = self.turns {
+            parts.push(format!("turn from process {recorded} to process {replay}"));
+        }
         parts.join(", ")
     }
 }
 
 struct Walk<'a> {
     report: &'a mut FidelityReport,
+    contents: Contents,
+    runs: Vec<PairRun>,
     /// The last recorded records.
     before: VecDeque<Record>,
     /// The shift of the last pair.
@@ -148,7 +161,15 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
+    fn note(&mut self, paired: Paired) {
+        match self.runs.last_mut() {
+            Some(run) if run.paired == paired => run.records += 1,
+            _ => self.runs.push(PairRun { paired, records: 1 }),
+        }
+    }
+
     fn missing(&mut self, recorded: Record) {
+        self.note(Paired::Missing);
         self.show_after(&recorded);
         self.describe("missing", Some(&recorded), None, |divergence, kind| {
             divergence.message = format!("the replay has no such {kind}");
@@ -157,6 +178,7 @@ impl Walk<'_> {
     }
 
     fn extra(&mut self, replay: &Record) {
+        self.note(Paired::Extra);
         self.describe("extra", None, Some(replay), |divergence, kind| {
             divergence.message = format!("the recorded tape has no such {kind}");
         });
@@ -164,7 +186,14 @@ impl Walk<'_> {
 
     fn pair(&mut self, recorded: Record, replay: &Record, at: (u64, u64)) {
         self.show_after(&recorded);
-        if recorded.kind != replay.kind {
+        let is_equal = recorded.kind == replay.kind;
+        self.note(if is_equal { Paired::Equal } else { Paired::Changed });
+        if !is_equal {
+            let contents = if self.report.has_room() {
+                self.contents.of_kinds(&recorded.kind, &replay.kind)
+            } else {
+                Vec::new()
+            };
             self.describe("changed", Some(&recorded), Some(replay), |divergence, _| {
                 let (fields, count) = differences(&recorded.kind, &replay.kind);
                 let names: Vec<&str> = fields.iter().map(|found| found.field.as_str()).collect();
@@ -174,6 +203,7 @@ impl Walk<'_> {
                 };
                 divergence.message = format!("differs in {}{more}", names.join(", "));
                 divergence.fields = fields;
+                divergence.contents = contents;
             });
         }
         if self.report.mode == FidelityMode::ByteIdentical {

@@ -13,7 +13,6 @@ pub(super) mod file_version;
 pub(super) mod git_binary;
 pub(super) mod git_patch;
 mod joined;
-pub(super) mod line_diff;
 pub(super) mod report;
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 //!
 //! The time to compare lines can grow with the square of their number, and a guest chooses the texts. So steps are
 //! counted, which gives the same patch on every machine, and past the limit a file is shown as replaced whole.
-//! patch everywhere, and what would take too many is shown as replaced whole.
 
 use imara_diff::{Algorithm, Diff, Hunk, InternedInput, Token};
 
@@ -13,7 +12,7 @@ const STEPS_MAX: u64 = 1 << 30;
 const FILE_STEPS_MAX: u64 = 1 << 26;
 
 /// Steps left for the files of a patch.
-pub(super) struct Budget(u64);
+pub struct Budget(u64);
 
 impl Default for Budget {
     fn default() -> Self {
@@ -29,7 +28,7 @@ impl Budget {
 }
 
 /// Returns the hunks that turn the lines of one text into those of the other.
-pub(super) fn hunks(input: &InternedInput<&str>, budget: &mut Budget) -> Vec<Hunk> {
+pub fn hunks(input: &InternedInput<&str>, budget: &mut Budget) -> Vec<Hunk> {
     let mut own = Budget(budget.0.min(FILE_STEPS_MAX));
     let all = own.0;
     let algorithm = algorithm(input, &mut own);
