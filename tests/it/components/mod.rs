@@ -4,6 +4,7 @@
 mod cli;
 mod files;
 mod linking;
+mod random;
 mod runs;
 mod streams;
 

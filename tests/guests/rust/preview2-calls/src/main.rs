@@ -102,8 +102,16 @@ fn add_or_show<T>(list: &mut Vec<Option<T>>, kind: char, value: Result<T, ErrorC
     }
 }
 
+/// The value of this number; if it was dropped, or there is none, the next one that there is.
 fn at<T>(list: &[Option<T>], index: usize) -> &T {
-    list[index].as_ref().expect("it was not dropped")
+    let from = list.iter().cycle().skip(index).take(list.len());
+    from.flatten().next().expect("there is a value of this kind")
+}
+
+fn drop_at<T>(list: &mut [Option<T>], index: usize) {
+    if let Some(value) = list.get_mut(index) {
+        *value = None;
+    }
 }
 
 fn show(value: impl Debug) {
@@ -221,11 +229,11 @@ impl State {
     fn drop(&mut self, word: &str) {
         let index: usize = word[1..].parse().expect("a letter and a number");
         match &word[..1] {
-            "d" => self.descriptors[index] = None,
-            "l" => self.listings[index] = None,
-            "i" => self.inputs[index] = None,
-            "o" => self.outputs[index] = None,
-            _ => self.pollables[index] = None,
+            "d" => drop_at(&mut self.descriptors, index),
+            "l" => drop_at(&mut self.listings, index),
+            "i" => drop_at(&mut self.inputs, index),
+            "o" => drop_at(&mut self.outputs, index),
+            _ => drop_at(&mut self.pollables, index),
         }
     }
 
