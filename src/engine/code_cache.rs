@@ -25,7 +25,6 @@ use std::time::SystemTime;
 use wasmtime::component::Component;
 
 use super::config::EngineConfig;
-use super::link::Code;
 use super::module::Encoding;
 use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
@@ -35,6 +34,12 @@ const LAYOUT: &str = "code-1";
 
 /// Bytes of code that a cache keeps by default: optimized code of twenty large compilers.
 pub const CACHE_BYTES_MAX: u64 = 4 << 30;
+
+/// Code that wasmtime has loaded.
+pub(super) enum Code {
+    Module(wasmtime::Module),
+    Component(Component),
+}
 
 /// A directory of compiled code.
 #[derive(Clone, Debug)]

@@ -7,19 +7,12 @@ use wasmtime::component::{self, Component, LinkerInstance, ResourceType};
 use wasmtime::{Caller, ExternType, InstancePre, Linker, Val};
 
 use super::backend::Backend;
-use super::code_cache;
+use super::code_cache::{self, Code};
 use super::generator::Generator;
 use super::module::{Encoding, UNKNOWN_IMPORTS_MAX};
-use super::program::UnknownImports;
 use super::{Engine, Module, ProgramError};
 use crate::abi::{Process, preview2};
 use crate::base::digest::Digest;
-
-/// Code that wasmtime has loaded.
-pub(super) enum Code {
-    Module(wasmtime::Module),
-    Component(Component),
-}
 
 /// Loaded code, to be linked.
 pub(super) struct Loaded<'e> {
@@ -95,6 +88,16 @@ fn on_fitting_backend(
     let backend = backends.plain(config, generator, encoding).map_err(wasmtime::Error::new)?;
     let code = load(&backend.engine)?;
     Ok(Loaded { backend, generator, code })
+}
+
+/// What to do about imported functions that are not defined.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum UnknownImports {
+    /// Run the module; a call of such a function is a trap that names it.
+    #[default]
+    Trap,
+    /// Refuse the module.
+    Deny,
 }
 
 /// Defines a function that a module imports: see [`crate::abi::define`].

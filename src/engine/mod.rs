@@ -37,10 +37,11 @@ pub(crate) use config::MODULES_MAX;
 pub use config::{EngineConfig, QUICK_STACK_BYTES, STACK_BYTES};
 pub use inspect::ModuleInfo;
 pub use late::LateProgram;
+pub use link::UnknownImports;
 pub use module::{Encoding, Module, ProgramError};
 #[cfg(feature = "import")]
 pub(crate) use precompiled::{AdoptError, Platform, adopt};
-pub use program::{Program, UnknownImports};
+pub use program::Program;
 pub use progress::CompileProgress;
 pub use run::run;
 pub use tier::{Tier, TierChoice, UnknownTier};

@@ -4,26 +4,16 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::code_cache;
+use super::code_cache::{self, Code as LoadedCode};
 use super::compile::{self, CacheUse};
 use super::generator::Generator;
-use super::link::{Code as LoadedCode, Linked, Loaded, find, link, load};
+use super::link::{Linked, Loaded, UnknownImports, find, link, load};
 use super::module::Encoding;
 use super::tier::{Tier, TierChoice};
 use super::{CompileProgress, Engine, Module, ProgramError, optimizer, player};
 use crate::abi;
 use crate::base::digest::Digest;
 use crate::kernel::process::programs::{Found, uncounted};
-
-/// What to do about imported functions that are not defined.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum UnknownImports {
-    /// Run the module; a call of such a function is a trap that names it.
-    #[default]
-    Trap,
-    /// Refuse the module.
-    Deny,
-}
 
 /// A compiled and linked module: run it any number of times, on any number of threads.
 #[derive(Clone)]

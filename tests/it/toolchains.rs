@@ -345,7 +345,7 @@ fn unordered(records: &[serde_json::Value]) -> Vec<String> {
     };
     let mut kept: Vec<String> = Vec::new();
     for mut record in records.iter().filter(is_kept).cloned() {
-        for field in ["seq", "pid", "parent", "child", "pipe", "reader", "writer"] {
+        for field in ["seq", "pid", "parent", "child", "pipe", "reader", "writer", "turn"] {
             record.as_object_mut().unwrap().remove(field);
         }
         kept.push(record.to_string());

@@ -4,6 +4,7 @@ use wasmtime::component::Resource;
 
 use super::call::{Halt, interface};
 use super::errors::IoError;
+use super::file_io::{read_at, write_at};
 use super::input::InputStream;
 use super::output::OutputStream;
 use super::types::{
@@ -12,12 +13,9 @@ use super::types::{
 };
 use crate::abi::{Process, trace};
 use crate::base::errno::Errno;
-use crate::kernel::guest::{Buffers, Fault, FileStat, OFlags, Range, rights};
+use crate::kernel::guest::{Fault, FileStat, OFlags, rights};
 use crate::kernel::io::fd::FdFlags;
 use crate::kernel::vfs::{FileType, Follow};
-
-/// Most bytes that one call reads: an answer is in the memory of the host first.
-pub(super) const READ_BYTES_MAX: u64 = 1 << 20;
 
 interface! {
     /// `wasi:filesystem/types`
@@ -189,41 +187,11 @@ fn read(process: &mut Process, (file, len, offset): (Handle, u64, u64)) -> Answe
     process.answer(answer)
 }
 
-/// The bytes of `fd` from `offset` on, at most `len`.
-pub(super) fn read_at(
-    process: &mut Process,
-    fd: u32,
-    len: u64,
-    offset: u64,
-) -> Result<Vec<u8>, Fault> {
-    let stat = process.guest.fd_filestat_get(fd)?;
-    let left = stat.metadata.size.saturating_sub(offset);
-    // Within the memory of the host.
-    let mut bytes = vec![0; len.min(READ_BYTES_MAX).min(left) as usize];
-    let range = Range { start: 0, len: bytes.len() };
-    let buffers = &mut Buffers::new(&mut bytes, std::iter::once(range).collect());
-    let count = process.guest.fd_pread(fd, offset, buffers)?;
-    bytes.truncate(count as usize);
-    Ok(bytes)
-}
-
 fn write(process: &mut Process, (file, bytes, offset): (Handle, Vec<u8>, u64)) -> Answer<u64> {
     let fd = process.fd_of(&file)?;
     trace!(process.guest, "fd={fd}, len={}, offset={offset}", bytes.len());
     let answer = write_at(process, fd, bytes, offset);
     process.answer(answer)
-}
-
-/// Writes `bytes` to `fd` at `offset`; returns how many were written.
-pub(super) fn write_at(
-    process: &mut Process,
-    fd: u32,
-    mut bytes: Vec<u8>,
-    offset: u64,
-) -> Result<u64, Fault> {
-    let range = Range { start: 0, len: bytes.len() };
-    let buffers = Buffers::new(&mut bytes, std::iter::once(range).collect());
-    Ok(process.guest.fd_pwrite(fd, offset, &buffers)?)
 }
 
 fn read_via_stream(

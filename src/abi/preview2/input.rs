@@ -4,7 +4,7 @@ use wasmtime::component::Resource;
 
 use super::call::Halt;
 use super::errors::{Failure, IoError};
-use super::filesystem::{READ_BYTES_MAX, read_at};
+use super::file_io::{READ_BYTES_MAX, read_at};
 use crate::abi::Process;
 use crate::base::errno::Errno;
 use crate::kernel::guest::{Buffers, EventKind, Fault, Range, rights};

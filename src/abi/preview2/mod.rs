@@ -10,6 +10,7 @@ mod call;
 mod cli;
 mod clocks;
 mod errors;
+mod file_io;
 mod filesystem;
 mod input;
 mod io;

@@ -4,7 +4,7 @@ use wasmtime::component::Resource;
 
 use super::call::Halt;
 use super::errors::{Failure, IoError};
-use super::filesystem::write_at;
+use super::file_io::write_at;
 use crate::abi::Process;
 use crate::base::errno::Errno;
 use crate::kernel::guest::{Buffers, Fault, Range, Subscription, SubscriptionKind, rights};

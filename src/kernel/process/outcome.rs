@@ -95,7 +95,7 @@ fn exported(exports: &[String]) -> String {
     let names: Vec<String> =
         exports.iter().take(EXPORTS_NAMED_MAX).map(|name| format!("{name:?}")).collect();
     match exports.len().checked_sub(names.len()) {
-        _ if names.is_empty() => "it exports nothing that can be called".to_owned(),
+        _ if names.is_empty() => "it exports no function".to_owned(),
         Some(more @ 1..) => format!("it exports {} and {more} more", names.join(", ")),
         _ => format!("it exports {}", names.join(", ")),
     }

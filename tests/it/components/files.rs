@@ -222,7 +222,7 @@ fn resources_share_a_descriptor() {
 
 #[test]
 fn descriptors_end_at_the_limit_of_open_files() {
-    let opened = answers(&["open d1 no f c rw"; 2000]);
+    let opened = answers(&vec!["open d1 no f c rw"; 2000]);
     assert_eq!(opened.last().unwrap(), "insufficient-memory");
     assert!(opened.len() == 2000 && opened[900] == "d902", "{:?}", opened.last());
 }

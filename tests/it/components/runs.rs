@@ -58,7 +58,7 @@ fn endless_recursion_is_a_trap() {
 #[test]
 fn resources_end_at_the_limit_of_memory() {
     let limits = Limits { memory_bytes_max: 4 << 20, ..Limits::default() };
-    let output = output_in(builder().limits(limits), &command(&["stdin"; 40_000]));
+    let output = output_in(builder().limits(limits), &command(&vec!["stdin"; 40_000]));
     assert_eq!(*output.status.outcome(), Outcome::Limit(Limit::Memory), "{}", text(&output.stderr));
 }
 
