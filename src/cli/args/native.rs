@@ -12,10 +12,10 @@ use crate::native::SandboxProfile;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   belljar native --tape cc.jsonl cc -c a.c           record, or replay the tape
-  belljar native --tape cc.jsonl --apply cc -c a.c   ... and write a.o to the disk
+  belljar native --tape cc.jsonl --apply cc -c a.c   ... and write a.o
   belljar native --tape cc.jsonl --record cc -c a.c  record again
   belljar native --tape cc.jsonl --replay cc -c a.c  never run it: for CI
-  belljar native --tape all.jsonl sh build.sh        a script and all that it starts
+  belljar native --tape all.jsonl sh build.sh        a script with what it runs
 
 The first time, the program of the host runs, and its output, its exit code and the files that it changed \
 beneath --root go on the tape. Later it does not run: its output is printed again, and what it changed is shown, \
