@@ -127,6 +127,14 @@ impl Process {
         Ok(())
     }
 
+    /// Moves the deadline if time has passed that does not count.
+    #[inline]
+    fn follow_uncounted_time(&mut self) {
+        if self.uncounted != uncounted_time() {
+            self.follow_deadline();
+        }
+    }
+
     /// Time that does not count moves the deadline.
     #[cold]
     fn follow_deadline(&mut self) {
@@ -253,7 +261,7 @@ fn call(
     let answer = body(&mut memory, guest);
     debug_assert!(answer != Err(Fault::Wait), "{name} cannot wait");
     let answer = finish(guest, answer);
-    follow_uncounted_time(&mut caller);
+    caller.data_mut().follow_uncounted_time();
     answer
 }
 
@@ -273,7 +281,7 @@ fn call_noted(
     debug_assert!(answer != Err(Fault::Wait), "{name} cannot wait");
     let answer = finish(guest, answer);
     take_down(&mut caller, answer.as_ref().ok().map(|code| code.cast_unsigned()));
-    follow_uncounted_time(&mut caller);
+    caller.data_mut().follow_uncounted_time();
     answer
 }
 
@@ -331,7 +339,7 @@ async fn call_waiting(
     if caller.data().calls.is_some() {
         take_down(&mut caller, answer.as_ref().ok().map(|code| code.cast_unsigned()));
     }
-    follow_uncounted_time(&mut caller);
+    caller.data_mut().follow_uncounted_time();
     answer
 }
 
@@ -365,13 +373,6 @@ fn take_down(caller: &mut Caller<'_, Process>, code: Option<u32>) {
     let data = memory.map_or(&[][..], |memory| memory.data(&*caller));
     calls.end(data, code);
     caller.data_mut().calls = Some(calls);
-}
-
-#[inline]
-fn follow_uncounted_time(caller: &mut Caller<'_, Process>) {
-    if caller.data().uncounted != uncounted_time() {
-        caller.data_mut().follow_deadline();
-    }
 }
 
 /// Gives up the turn. Fuel is the machine's, so it moves with the turn.

@@ -6,13 +6,12 @@ use wasm_encoder::RawSection;
 use wasmparser::component_types::ComponentEntityType;
 use wasmparser::{
     BinaryReaderError, CompositeInnerType, ExternalKind, Operator, Parser, Payload, TypeRef,
-    Validator, WasmFeatures,
 };
 use wasmtime::component;
 
 use super::generator::Generator;
 use super::module::Encoding;
-use super::validate::expect_valid;
+use super::validate::{component_types, expect_valid};
 use super::{Engine, Module, Program, ProgramError};
 use crate::abi::{belljar, preview2};
 
@@ -63,8 +62,7 @@ impl ModuleInfo {
         let invalid =
             |message: String| ProgramError::Invalid { name: component.name().to_owned(), message };
         let bytes = component.bytes()?;
-        let validated = Validator::new_with_features(WasmFeatures::all()).validate_all(&bytes);
-        let types = validated.map_err(|error| invalid(error.to_string()))?;
+        let types = component_types(component, &bytes)?;
         let types = types.as_ref();
         let names = outer_names(&bytes).map_err(|error| invalid(error.to_string()))?;
         let backends = &engine.0.backends;

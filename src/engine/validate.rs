@@ -1,5 +1,6 @@
 //! Checks of a module before it is compiled.
 
+use wasmparser::types::Types;
 use wasmparser::{Parser, Payload, TypeRef, Validator, WasmFeatures};
 
 use super::module::Encoding;
@@ -19,16 +20,26 @@ pub(super) fn expect_valid(
         return Err(ProgramError::SharedMemory { name: name() });
     }
     if module.encoding() == Encoding::Component {
-        let valid = Validator::new_with_features(WasmFeatures::all()).validate_all(bytes);
-        let invalid = |message: String| ProgramError::Invalid { name: name(), message };
-        return valid.map(drop).map_err(|error| invalid(error.to_string()));
+        return component_types(module, bytes).map(drop);
     }
     let valid = wasmtime::Module::validate(knows_all, bytes);
     valid.map_err(|error| ProgramError::Invalid { name: name(), message: format!("{error:#}") })
 }
 
-/// Returns whether the binary `bytes`, or a module of a component, has or imports a shared memory. False if it cannot be parsed:
-/// the compiler reports that.
+/// The types of the component `module`, whose binary form is `bytes`.
+///
+/// # Errors
+/// [`ProgramError::Invalid`].
+pub(super) fn component_types(module: &Module, bytes: &[u8]) -> Result<Types, ProgramError> {
+    let valid = Validator::new_with_features(WasmFeatures::all()).validate_all(bytes);
+    valid.map_err(|error| ProgramError::Invalid {
+        name: module.name().to_owned(),
+        message: error.to_string(),
+    })
+}
+
+/// Returns whether the binary `bytes`, or a module of a component, has or imports a shared memory. False if it cannot be
+/// parsed: the compiler reports that.
 fn has_shared_memory(bytes: &[u8], encoding: Encoding) -> bool {
     for payload in Parser::new(0).parse_all(bytes) {
         let found = match payload {

@@ -6,7 +6,7 @@ use wasmtime::component::{ComponentNamedList, Lift, LinkerInstance, Lower};
 use wasmtime::{AsContextMut, StoreContextMut};
 
 use super::types::ErrorCode;
-use crate::abi::{Answer, Process, finish, pause, uncounted_time};
+use crate::abi::{Answer, Process, finish, pause};
 use crate::base::errno::Errno;
 use crate::kernel::guest::{Fault, Guest};
 use crate::kernel::machine::limits::Stop;
@@ -80,7 +80,7 @@ impl<'a, 'l> Functions<'a, 'l> {
         (R,): ComponentNamedList + Lower,
     {
         self.instance.func_wrap(name, move |store, params: P| {
-            call(store, name, |process| body(process, params)).map(|answer| (answer,))
+            call(store, name, Guest::begin_call, |process| body(process, params)).map(|it| (it,))
         })
     }
 
@@ -96,7 +96,8 @@ impl<'a, 'l> Functions<'a, 'l> {
         (R,): ComponentNamedList + Lower,
     {
         self.instance.func_wrap(name, move |store, params: P| {
-            call(store, name, |process| Ok(body(process, params))).map(|answer| (answer,))
+            let body = |process: &mut Process| Ok(body(process, params));
+            call(store, name, Guest::begin_call, body).map(|answer| (answer,))
         })
     }
 
@@ -110,7 +111,7 @@ impl<'a, 'l> Functions<'a, 'l> {
         P: ComponentNamedList + Lift + 'static,
     {
         self.instance.func_wrap(name, move |store, params: P| {
-            call(store, name, |process| body(process, params))
+            call(store, name, Guest::begin_call, |process| body(process, params))
         })
     }
 
@@ -125,10 +126,7 @@ impl<'a, 'l> Functions<'a, 'l> {
         R: Send + 'static,
         (R,): ComponentNamedList + Lower,
     {
-        self.instance.func_wrap_async(name, move |store, params: P| {
-            let begin = Guest::begin_call;
-            Box::new(async move { Ok((call_waiting(store, name, begin, params, body).await?,)) })
-        })
+        self.waits_begun_by(Guest::begin_call, name, body)
     }
 
     /// As [`Functions::waits`], for a call that reads a clock: see [`Functions::reads_clock`].
@@ -142,8 +140,21 @@ impl<'a, 'l> Functions<'a, 'l> {
         R: Send + 'static,
         (R,): ComponentNamedList + Lower,
     {
+        self.waits_begun_by(Guest::begin_clock_call, name, body)
+    }
+
+    fn waits_begun_by<P, R>(
+        &mut self,
+        begin: fn(&mut Guest, &'static str),
+        name: &'static str,
+        body: fn(&mut Process, &P) -> Result<R, Halt>,
+    ) -> wasmtime::Result<()>
+    where
+        P: ComponentNamedList + Lift + Send + Sync + 'static,
+        R: Send + 'static,
+        (R,): ComponentNamedList + Lower,
+    {
         self.instance.func_wrap_async(name, move |store, params: P| {
-            let begin = Guest::begin_clock_call;
             Box::new(async move { Ok((call_waiting(store, name, begin, params, body).await?,)) })
         })
     }
@@ -172,11 +183,8 @@ impl<'a, 'l> Functions<'a, 'l> {
         R: Send + 'static,
         (R,): ComponentNamedList + Lower,
     {
-        self.instance.func_wrap(name, move |mut store, ()| {
-            let process: &mut Process = store.data_mut();
-            process.guest.begin_clock_call(name);
-            let answer = body(process, ());
-            Ok((end(process, answer)?,))
+        self.instance.func_wrap(name, move |store, ()| {
+            call(store, name, Guest::begin_clock_call, |process| body(process, ())).map(|it| (it,))
         })
     }
 
@@ -210,10 +218,11 @@ pub(super) use interface;
 pub(super) fn call<R: 'static>(
     mut store: StoreContextMut<'_, Process>,
     name: &'static str,
+    begin: fn(&mut Guest, &'static str),
     body: impl FnOnce(&mut Process) -> Result<R, Halt>,
 ) -> wasmtime::Result<R> {
     let process = store.data_mut();
-    process.guest.begin_call(name);
+    begin(&mut process.guest, name);
     let answer = body(process);
     debug_assert!(!matches!(answer, Err(Halt::Wait)), "{name} cannot wait");
     end(process, answer)
@@ -252,9 +261,7 @@ fn end<R: 'static>(process: &mut Process, answer: Result<R, Halt>) -> wasmtime::
         Err(Halt::Unsaid(errno)) => Err(Fault::Errno(*errno)),
     };
     finish(&mut process.guest, shown)?;
-    if process.uncounted != uncounted_time() {
-        process.follow_deadline();
-    }
+    process.follow_uncounted_time();
     answer.map_err(|halt| match halt {
         Halt::Stop(stop) => wasmtime::Error::new(stop),
         Halt::Trap(message) => wasmtime::Error::new(Trapped::Misuse(message)),

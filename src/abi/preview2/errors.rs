@@ -5,6 +5,7 @@ use wasmtime::component::{ComponentType, Lower, Resource};
 use super::call::Halt;
 use crate::abi::Process;
 use crate::base::errno::Errno;
+use crate::kernel::guest::Fault;
 
 /// `wasi:io/error.error`
 #[derive(Clone, Copy)]
@@ -37,6 +38,12 @@ pub(super) enum Failure {
 impl From<Halt> for Failure {
     fn from(halt: Halt) -> Self {
         Self::Halt(halt)
+    }
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        Self::Halt(Halt::from(fault))
     }
 }
 

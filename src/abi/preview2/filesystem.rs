@@ -13,7 +13,7 @@ use super::types::{
 };
 use crate::abi::{Process, trace};
 use crate::base::errno::Errno;
-use crate::kernel::guest::{Fault, FileStat, OFlags, rights};
+use crate::kernel::guest::{Fault, FileStat, Guest, OFlags, rights};
 use crate::kernel::io::fd::FdFlags;
 use crate::kernel::vfs::{FileType, Follow};
 
@@ -96,6 +96,18 @@ impl Process {
         if is_short { Ok(()) } else { Err(Errno::Nametoolong) }
     }
 
+    /// Calls `op` with the kernel and the descriptor.
+    fn on_file<T>(
+        &mut self,
+        handle: &Handle,
+        op: impl FnOnce(&mut Guest, u32) -> Result<T, Errno>,
+    ) -> Answer<T> {
+        let fd = self.fd_of(handle)?;
+        trace!(self.guest, "fd={fd}");
+        let answer = op(&mut self.guest, fd);
+        self.answer(answer.map_err(Fault::from))
+    }
+
     /// Calls `op` with the descriptor and the kernel, if `path` is not too long.
     fn on_path<T>(
         &mut self,
@@ -115,17 +127,11 @@ fn follow(flags: PathFlags) -> Follow {
 }
 
 fn advise(process: &mut Process, (file, ..): (Handle, u64, u64, Advice)) -> Answer<()> {
-    let fd = process.fd_of(&file)?;
-    trace!(process.guest, "fd={fd}");
-    let answer = process.guest.fd_advise(fd);
-    process.answer(answer.map_err(Fault::from))
+    process.on_file(&file, Guest::fd_advise)
 }
 
 fn sync(process: &mut Process, (file,): (Handle,)) -> Answer<()> {
-    let fd = process.fd_of(&file)?;
-    trace!(process.guest, "fd={fd}");
-    let answer = process.guest.fd_sync(fd);
-    process.answer(answer.map_err(Fault::from))
+    process.on_file(&file, Guest::fd_sync)
 }
 
 fn get_flags(process: &mut Process, (file,): (Handle,)) -> Answer<DescriptorFlags> {
@@ -152,10 +158,7 @@ fn get_flags(process: &mut Process, (file,): (Handle,)) -> Answer<DescriptorFlag
 }
 
 fn get_type(process: &mut Process, (file,): (Handle,)) -> Answer<DescriptorType> {
-    let fd = process.fd_of(&file)?;
-    trace!(process.guest, "fd={fd}");
-    let answer = process.guest.fd_fdstat_get(fd).map(|stat| stat.file_type.into());
-    process.answer(answer.map_err(Fault::from))
+    process.on_file(&file, |guest, fd| Ok(guest.fd_fdstat_get(fd)?.file_type.into()))
 }
 
 fn set_size(process: &mut Process, (file, size): (Handle, u64)) -> Answer<()> {
@@ -201,10 +204,7 @@ fn read_via_stream(
     let fd = process.fd_of(&file)?;
     trace!(process.guest, "fd={fd}, offset={offset}");
     let opened = InputStream::of_file(process, fd, offset);
-    match process.answer(opened)? {
-        Ok(stream) => process.add(stream).map(Ok),
-        Err(code) => Ok(Err(code)),
-    }
+    process.add_answer(opened)
 }
 
 fn write_via_stream(
@@ -229,10 +229,7 @@ fn output_stream(
     offset: Option<u64>,
 ) -> Answer<Resource<OutputStream>> {
     let opened = OutputStream::of_file(process, fd, offset);
-    match process.answer(opened)? {
-        Ok(stream) => process.add(stream).map(Ok),
-        Err(code) => Ok(Err(code)),
-    }
+    process.add_answer(opened)
 }
 
 fn read_directory(
@@ -243,10 +240,8 @@ fn read_directory(
     trace!(process.guest, "fd={fd}");
     // A description of its own: another stream does not list it again.
     let opened = process.guest.fd_open_listing(fd);
-    match process.answer(opened.map_err(Fault::from))? {
-        Ok(fd) => process.add(DirectoryEntryStream { fd, cookie: 2 }).map(Ok),
-        Err(code) => Ok(Err(code)),
-    }
+    let opened = opened.map(|fd| DirectoryEntryStream { fd, cookie: 2 });
+    process.add_answer(opened.map_err(Fault::from))
 }
 
 fn read_directory_entry(
@@ -279,10 +274,7 @@ fn create_directory_at(process: &mut Process, (dir, path): (Handle, String)) -> 
 }
 
 fn stat(process: &mut Process, (file,): (Handle,)) -> Answer<DescriptorStat> {
-    let fd = process.fd_of(&file)?;
-    trace!(process.guest, "fd={fd}");
-    let answer = process.guest.fd_filestat_get(fd).map(|stat| stat_of(&stat));
-    process.answer(answer.map_err(Fault::from))
+    process.on_file(&file, |guest, fd| Ok(stat_of(&guest.fd_filestat_get(fd)?)))
 }
 
 fn stat_at(
@@ -417,10 +409,7 @@ fn is_same_object(process: &mut Process, (one, other): (Handle, Handle)) -> Resu
 }
 
 fn metadata_hash(process: &mut Process, (file,): (Handle,)) -> Answer<MetadataHashValue> {
-    let fd = process.fd_of(&file)?;
-    trace!(process.guest, "fd={fd}");
-    let answer = process.guest.fd_filestat_get(fd).map(|stat| hash_of(&stat));
-    process.answer(answer.map_err(Fault::from))
+    process.on_file(&file, |guest, fd| Ok(hash_of(&guest.fd_filestat_get(fd)?)))
 }
 
 fn metadata_hash_at(

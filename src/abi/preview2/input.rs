@@ -2,7 +2,6 @@
 
 use wasmtime::component::Resource;
 
-use super::call::Halt;
 use super::errors::{Failure, IoError};
 use super::file_io::{READ_BYTES_MAX, read_at};
 use crate::abi::Process;
@@ -121,10 +120,4 @@ pub(super) fn skip(
     waits: bool,
 ) -> Result<u64, Failure> {
     read(process, stream, len, waits).map(|bytes| bytes.len() as u64)
-}
-
-impl From<Fault> for Failure {
-    fn from(fault: Fault) -> Self {
-        Self::Halt(Halt::from(fault))
-    }
 }

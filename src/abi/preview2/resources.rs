@@ -9,8 +9,10 @@ use super::input::InputStream;
 use super::output::OutputStream;
 use super::poll::Pollable;
 use super::sockets::Network;
+use super::types::ErrorCode;
 use crate::abi::{Process, trace};
 use crate::base::errno::Errno;
+use crate::kernel::guest::{Fault, Guest};
 use crate::kernel::machine::limits::{Limit, Stop};
 
 /// Bytes charged for a resource: this table's entry, and wasmtime's.
@@ -103,7 +105,9 @@ pub(super) fn define<T: Kind>(
     name: &str,
 ) -> wasmtime::Result<()> {
     instance.resource(name, ResourceType::host::<T>(), |store, index| {
-        call(store, "[resource-drop]", |process| process.drop_resource::<T>(index))
+        call(store, "[resource-drop]", Guest::begin_call, |process| {
+            process.drop_resource::<T>(index)
+        })
     })
 }
 
@@ -114,6 +118,17 @@ impl Process {
     /// The limit of memory.
     pub(super) fn add<T: Kind>(&mut self, resource: T) -> Result<Resource<T>, Halt> {
         self.add_below(resource, None)
+    }
+
+    /// `answer`, whose resource is added, as the interface says it.
+    pub(super) fn add_answer<T: Kind>(
+        &mut self,
+        answer: Result<T, Fault>,
+    ) -> Result<Result<Resource<T>, ErrorCode>, Halt> {
+        match self.answer(answer)? {
+            Ok(resource) => self.add(resource).map(Ok),
+            Err(code) => Ok(Err(code)),
+        }
     }
 
     /// Adds `resource`, a child of `parent`.
