@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::engine::RunError;
+use crate::net::HttpFailure;
 
 /// A host call failed.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
@@ -49,6 +50,16 @@ pub enum HostError {
         /// Why.
         message: String,
     },
+    /// A request over HTTP failed.
+    #[error("{name}: {message}")]
+    Http {
+        /// The operation.
+        name: String,
+        /// Why, for people.
+        message: String,
+        /// Why, for programs.
+        failure: HttpFailure,
+    },
     /// The parameters or the answer are too long.
     #[error("{name}: {what} exceeds {limit_bytes} bytes (Limits::host_call_bytes_max)")]
     TooLong {
@@ -81,7 +92,7 @@ impl HostError {
             Self::Mock { .. } => "mock",
             Self::Bridge { .. } => "bridge",
             Self::EgressBlocked { .. } => "egress_blocked",
-            Self::Failed { .. } => "failed",
+            Self::Failed { .. } | Self::Http { .. } => "failed",
             Self::TooLong { .. } => "too_long",
             Self::Ended { .. } | Self::Run(_) => "ended",
         }
@@ -116,7 +127,10 @@ pub(super) fn parse_answer(name: &str, json: &str) -> Result<Value, HostError> {
         Some("params") => HostError::Params { name, problem: own },
         Some("bridge") => HostError::Bridge { name, message: own },
         Some("ended") => HostError::Ended { message: own },
-        _ => HostError::Failed { name, message: own },
+        _ => match answer["error"]["code"].as_str().and_then(HttpFailure::named) {
+            Some(failure) => HostError::Http { name, message: own, failure },
+            None => HostError::Failed { name, message: own },
+        },
     })
 }
 
@@ -124,7 +138,13 @@ pub(super) fn parse_answer(name: &str, json: &str) -> Result<Value, HostError> {
 pub(super) fn answer(result: &Result<Value, HostError>) -> String {
     match result {
         Ok(value) => json!({ "ok": value }),
-        Err(error) => json!({ "error": { "kind": error.kind(), "message": error.to_string() } }),
+        Err(error) => {
+            let mut told = json!({ "kind": error.kind(), "message": error.to_string() });
+            if let HostError::Http { failure, .. } = error {
+                told["code"] = failure.as_str().into();
+            }
+            json!({ "error": told })
+        }
     }
     .to_string()
 }

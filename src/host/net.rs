@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::error::HostError;
 use super::json;
 use crate::net::EgressPolicy;
-use crate::net::{HttpBody, HttpClient, HttpError, HttpRequest};
+use crate::net::{HttpBody, HttpClient, HttpError, HttpLimits, HttpRequest, REDIRECTS_MAX};
 use crate::tape::Recorder;
 
 /// Limit of open streamed responses.
@@ -40,6 +40,9 @@ struct RequestParams {
     body: Option<String>,
     body_base64: Option<String>,
     timeout_ms: Option<u64>,
+    connect_timeout_ms: Option<u64>,
+    first_byte_timeout_ms: Option<u64>,
+    redirects_max: Option<u32>,
     #[serde(default)]
     stream: bool,
 }
@@ -74,6 +77,9 @@ struct CloseParams {
 pub(super) struct Asked {
     request: HttpRequest,
     timeout: Option<Duration>,
+    connect_timeout: Option<Duration>,
+    first_byte_timeout: Option<Duration>,
+    redirects_max: Option<u32>,
     stream: bool,
 }
 
@@ -100,8 +106,31 @@ impl Asked {
         };
         let method = params.method.unwrap_or_else(|| "GET".to_owned());
         let request = HttpRequest { method, url: params.url, headers, body };
-        let timeout = params.timeout_ms.map(Duration::from_millis);
-        Ok(Self { request, timeout, stream: params.stream })
+        if params.redirects_max.is_some_and(|count| count > REDIRECTS_MAX) {
+            let problem = format!("`redirects_max` is at most {REDIRECTS_MAX}");
+            return Err(HostError::params(name, problem));
+        }
+        let duration = |ms: Option<u64>| ms.map(Duration::from_millis);
+        Ok(Self {
+            request,
+            timeout: duration(params.timeout_ms),
+            connect_timeout: duration(params.connect_timeout_ms),
+            first_byte_timeout: duration(params.first_byte_timeout_ms),
+            redirects_max: params.redirects_max,
+            stream: params.stream,
+        })
+    }
+
+    /// `limits`, lowered as it is asked, so that the answer comes within `time_left`.
+    fn lower(&self, limits: HttpLimits, time_left: Option<Duration>) -> HttpLimits {
+        let timeouts = [self.timeout, time_left].into_iter().flatten();
+        HttpLimits {
+            timeout: timeouts.fold(limits.timeout, Duration::min),
+            connect_timeout: self.connect_timeout.or(limits.connect_timeout),
+            first_byte_timeout: self.first_byte_timeout.or(limits.first_byte_timeout),
+            redirects_max: limits.redirects_max.min(self.redirects_max.unwrap_or(REDIRECTS_MAX)),
+            ..limits
+        }
     }
 }
 
@@ -124,9 +153,7 @@ impl Net {
         bytes_max: u64,
     ) -> Result<Value, HostError> {
         let fail = |error| failed(name, error);
-        let mut limits = self.client.bounds();
-        let timeouts = [asked.timeout, time_left].into_iter().flatten();
-        limits.timeout = timeouts.fold(limits.timeout, Duration::min);
+        let limits = asked.lower(self.client.bounds(), time_left);
         let client = self.client.clone().limits(limits).tape(tape);
         if asked.stream && self.open.len() == OPEN_MAX {
             let message =
@@ -204,6 +231,11 @@ fn failed(name: &str, error: HttpError) -> HostError {
     match error {
         HttpError::Blocked(blocked) => HostError::EgressBlocked { message: blocked.to_string() },
         HttpError::Request(problem) => HostError::params(name, problem),
-        error => HostError::failed(name, error.to_string()),
+        error => match error.failure() {
+            Some(failure) => {
+                HostError::Http { name: name.to_owned(), message: error.to_string(), failure }
+            }
+            None => HostError::failed(name, error.to_string()),
+        },
     }
 }

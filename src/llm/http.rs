@@ -127,6 +127,7 @@ impl HttpProvider {
             request_bytes_max: u64::MAX,
             response_bytes_max: self.response_bytes_max,
             redirects_max: 0,
+            ..HttpLimits::default()
         };
         let client = HttpClient::new(self.policy.clone()).surface("llm").limits(limits);
         let response = client.tape(self.tape.clone()).send(&request);

@@ -11,7 +11,7 @@ use super::credentials::Credentials;
 use super::resolver::agent;
 use super::scrub::{Scrubbed, without_secrets};
 use crate::base::ambient;
-use crate::net::{Allowed, EgressBlocked, EgressPolicy};
+use crate::net::{Allowed, EgressBlocked, EgressPolicy, HttpFailure};
 use crate::tape::{Kind, Recorder};
 
 /// Redirects followed by default.
@@ -78,6 +78,10 @@ impl fmt::Debug for HttpResponse {
 pub struct HttpLimits {
     /// Time from the start to the end of the answer's body, with redirects. Default: 60 s.
     pub timeout: Duration,
+    /// Time in which the connection is made, each time. Default: none of its own.
+    pub connect_timeout: Option<Duration>,
+    /// Time from the sent request to the head of its answer, each time. Default: none of its own.
+    pub first_byte_timeout: Option<Duration>,
     /// Longest body of a request, in bytes. Default: 16 MiB.
     pub request_bytes_max: u64,
     /// Longest body of an answer, in bytes. Default: 64 MiB.
@@ -90,6 +94,8 @@ impl Default for HttpLimits {
     fn default() -> Self {
         Self {
             timeout: Duration::from_mins(1),
+            connect_timeout: None,
+            first_byte_timeout: None,
             request_bytes_max: 16 << 20,
             response_bytes_max: 64 << 20,
             redirects_max: REDIRECTS_MAX,
@@ -121,6 +127,8 @@ pub enum HttpError {
         place: String,
         /// The error.
         message: String,
+        /// The kind of error.
+        failure: HttpFailure,
     },
     /// The answer is not HTTP.
     #[error("{place} does not speak HTTP: {message}")]
@@ -149,6 +157,20 @@ pub enum HttpError {
 }
 
 crate::base::readable::readable!(HttpError);
+
+impl HttpError {
+    /// Why the exchange failed, unless it was not begun.
+    pub fn failure(&self) -> Option<HttpFailure> {
+        match self {
+            Self::Blocked(_) | Self::Request(_) => None,
+            Self::Timeout { .. } => Some(HttpFailure::Timeout),
+            Self::Connection { failure, .. } => Some(*failure),
+            Self::BadAnswer { .. } => Some(HttpFailure::Protocol),
+            Self::TooLong { .. } => Some(HttpFailure::TooLong),
+            Self::Redirects { .. } => Some(HttpFailure::Redirects),
+        }
+    }
+}
 
 /// Sends requests that a policy allows.
 #[derive(Clone, Default)]
@@ -262,7 +284,7 @@ impl HttpClient {
     fn send_once(&self, call: &Call, allowed: &Allowed) -> Result<http::Response<Body>, HttpError> {
         let left = call.end.saturating_duration_since(ambient::instant_now());
         if left.is_zero() {
-            return Err(self.timed_out(allowed));
+            return Err(self.timed_out(allowed, None));
         }
         let mut request = http::Request::builder().method(call.method.clone()).uri(allowed.url());
         for (name, value) in &call.headers {
@@ -283,7 +305,7 @@ impl HttpClient {
             }
             request = request.header(credential.header(), credential.value());
         }
-        let agent = agent(&self.policy, allowed, left);
+        let agent = agent(&self.policy, allowed, left, &self.limits);
         let bad = |error: http::Error| HttpError::Request(error.to_string());
         let sent = if call.body.is_empty() {
             agent.run(request.body(()).map_err(bad)?)
@@ -320,11 +342,10 @@ impl HttpClient {
         self.clean(&allowed.place())
     }
 
-    fn timed_out(&self, allowed: &Allowed) -> HttpError {
-        HttpError::Timeout {
-            place: self.place(allowed),
-            timeout_ms: self.limits.timeout.as_millis(),
-        }
+    /// The error of a request that met `timeout`, or that of all of it.
+    fn timed_out(&self, allowed: &Allowed, timeout: Option<Duration>) -> HttpError {
+        let timeout_ms = timeout.unwrap_or(self.limits.timeout).as_millis();
+        HttpError::Timeout { place: self.place(allowed), timeout_ms }
     }
 
     fn failed(&self, allowed: &Allowed, error: ureq::Error) -> HttpError {
@@ -336,16 +357,43 @@ impl HttpClient {
             error => error,
         };
         match error {
-            ureq::Error::Timeout(_) => self.timed_out(allowed),
+            ureq::Error::Timeout(ureq::Timeout::Connect)
+                if self.limits.connect_timeout.is_some() =>
+            {
+                self.timed_out(allowed, self.limits.connect_timeout)
+            }
+            ureq::Error::Timeout(ureq::Timeout::RecvResponse)
+                if self.limits.first_byte_timeout.is_some() =>
+            {
+                self.timed_out(allowed, self.limits.first_byte_timeout)
+            }
+            ureq::Error::Timeout(_) => self.timed_out(allowed, None),
             error @ (ureq::Error::Protocol(_) | ureq::Error::Http(_)) => {
                 let message = self.clean(&error.to_string());
                 HttpError::BadAnswer { place: self.place(allowed), message }
             }
             error => {
-                let message = self.clean(&error.to_string());
-                HttpError::Connection { place: self.place(allowed), message }
+                let (message, failure) = (self.clean(&error.to_string()), failure(&error));
+                HttpError::Connection { place: self.place(allowed), message, failure }
             }
         }
+    }
+}
+
+/// What kind of failure `error` of a connection is.
+fn failure(error: &ureq::Error) -> HttpFailure {
+    match error {
+        ureq::Error::HostNotFound => HttpFailure::Resolve,
+        ureq::Error::Tls(_) | ureq::Error::Rustls(_) | ureq::Error::Pem(_) => HttpFailure::Tls,
+        ureq::Error::ConnectionFailed => HttpFailure::Refused,
+        ureq::Error::Io(error) => match error.kind() {
+            io::ErrorKind::ConnectionRefused => HttpFailure::Refused,
+            io::ErrorKind::UnexpectedEof => HttpFailure::Incomplete,
+            // rustls hands its errors through as those of reading and writing.
+            io::ErrorKind::InvalidData => HttpFailure::Tls,
+            _ => HttpFailure::Connection,
+        },
+        _ => HttpFailure::Connection,
     }
 }
 
@@ -456,7 +504,8 @@ impl HttpBody {
                 HttpError::Timeout { place, timeout_ms: self.timeout_ms }
             }
             _ => {
-                HttpError::Connection { place, message: format!("the answer ended early: {error}") }
+                let message = format!("the answer ended early: {error}");
+                HttpError::Connection { place, message, failure: HttpFailure::Incomplete }
             }
         }
     }

@@ -9,6 +9,7 @@ mod address;
 mod client;
 #[cfg(feature = "http")]
 mod credentials;
+mod failure;
 mod policy;
 #[cfg(feature = "http")]
 mod resolver;
@@ -22,5 +23,6 @@ pub use self::client::{
 };
 #[cfg(feature = "http")]
 pub use self::credentials::{Credential, CredentialError, Credentials};
+pub use self::failure::HttpFailure;
 pub use self::policy::{Allowed, EgressBlocked, EgressPolicy, URL_BYTES_MAX};
 pub use self::rule::{EgressRule, EgressRuleError};

@@ -8,11 +8,16 @@ use ureq::config::Config;
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 
-use crate::net::{Allowed, EgressPolicy};
+use crate::net::{Allowed, EgressPolicy, HttpLimits};
 
 /// Returns an agent for the one request that `policy` allowed, within `timeout`, so that no connection
 /// outlives the check of its addresses. It follows no redirects, and accepts answers of any status.
-pub fn agent(policy: &EgressPolicy, allowed: &Allowed, timeout: Duration) -> Agent {
+pub fn agent(
+    policy: &EgressPolicy,
+    allowed: &Allowed,
+    timeout: Duration,
+    limits: &HttpLimits,
+) -> Agent {
     let config = Config::builder()
         .proxy(None)
         .http_status_as_error(false)
@@ -20,6 +25,8 @@ pub fn agent(policy: &EgressPolicy, allowed: &Allowed, timeout: Duration) -> Age
         .max_redirects_will_error(false)
         .allow_non_standard_methods(true)
         .timeout_global(Some(timeout))
+        .timeout_connect(limits.connect_timeout)
+        .timeout_recv_response(limits.first_byte_timeout)
         .build();
     let resolver = CheckedResolver { policy: policy.clone(), allowed: allowed.clone() };
     Agent::with_parts(config, DefaultConnector::default(), resolver)

@@ -155,7 +155,31 @@ impl<'a, 'l> Functions<'a, 'l> {
         (R,): ComponentNamedList + Lower,
     {
         self.instance.func_wrap_async(name, move |store, params: P| {
-            Box::new(async move { Ok((call_waiting(store, name, begin, params, body).await?,)) })
+            let given = |_: &mut Process, params| Ok(params);
+            let call = call_waiting(store, name, begin, params, given, body);
+            Box::new(async move { Ok((call.await?,)) })
+        })
+    }
+
+    /// It is two functions: what is done at once with the arguments, some of which it may take away, and with what that
+    /// returns, what may wait.
+    pub fn waits_after<P, S, R>(
+        &mut self,
+        name: &'static str,
+        (prepare, body): (
+            fn(&mut Process, P) -> Result<S, Halt>,
+            fn(&mut Process, &S) -> Result<R, Halt>,
+        ),
+    ) -> wasmtime::Result<()>
+    where
+        P: ComponentNamedList + Lift + Send + Sync + 'static,
+        S: Send + Sync + 'static,
+        R: Send + 'static,
+        (R,): ComponentNamedList + Lower,
+    {
+        self.instance.func_wrap_async(name, move |store, params: P| {
+            let call = call_waiting(store, name, Guest::begin_call, params, prepare, body);
+            Box::new(async move { Ok((call.await?,)) })
         })
     }
 
@@ -169,7 +193,8 @@ impl<'a, 'l> Functions<'a, 'l> {
         P: ComponentNamedList + Lift + Send + Sync + 'static,
     {
         self.instance.func_wrap_async(name, move |store, params: P| {
-            Box::new(call_waiting(store, name, Guest::begin_call, params, body))
+            let given = |_: &mut Process, params| Ok(params);
+            Box::new(call_waiting(store, name, Guest::begin_call, params, given, body))
         })
     }
 
@@ -188,11 +213,10 @@ impl<'a, 'l> Functions<'a, 'l> {
         })
     }
 
-    /// No component can call it: there is no value of the resource that it needs.
-    pub fn cannot_be_called(&mut self) -> wasmtime::Result<()> {
-        self.instance.func_new(self.name, |_, _, _, _| {
-            Err(wasmtime::Error::new(Trapped::Misuse("there are no sockets")))
-        })
+    /// No component can call it: there is no value of the resource that it needs. `why` says so.
+    pub fn cannot_be_called(&mut self, why: &'static str) -> wasmtime::Result<()> {
+        self.instance
+            .func_new(self.name, move |_, _, _, _| Err(wasmtime::Error::new(Trapped::Misuse(why))))
     }
 }
 
@@ -200,7 +224,7 @@ impl<'a, 'l> Functions<'a, 'l> {
 macro_rules! interface {
     ($(#[$doc:meta])* $interface:ident: $($name:literal => $how:ident($body:expr)),* $(,)?) => {
         $(#[$doc])*
-        pub(super) fn $interface(functions: &mut super::call::Functions<'_, '_>) -> wasmtime::Result<bool> {
+        pub(super) fn $interface(functions: &mut $crate::abi::preview2::call::Functions<'_, '_>) -> wasmtime::Result<bool> {
             match functions.name() {
                 $($name => functions.$how($name, $body)?,)*
                 _ => return Ok(false),
@@ -228,19 +252,24 @@ pub(super) fn call<R: 'static>(
     end(process, answer)
 }
 
-/// Makes one call that may wait: `body` runs again after each wait.
+/// Makes one call that may wait: `body` runs again after each wait, with what `prepare` makes of `params`.
 ///
 /// # Errors
 /// [`Stop`], or a trap.
-async fn call_waiting<P, R: 'static>(
+pub(super) async fn call_waiting<P, S, R: 'static>(
     mut store: StoreContextMut<'_, Process>,
     name: &'static str,
     begin: fn(&mut Guest, &'static str),
     params: P,
-    body: fn(&mut Process, &P) -> Result<R, Halt>,
+    prepare: impl FnOnce(&mut Process, P) -> Result<S, Halt>,
+    body: fn(&mut Process, &S) -> Result<R, Halt>,
 ) -> wasmtime::Result<R> {
     store.data_mut().charge_stack().map_err(wasmtime::Error::new)?;
     begin(&mut store.data_mut().guest, name);
+    let params = match prepare(store.data_mut(), params) {
+        Ok(params) => params,
+        Err(halt) => return end(store.data_mut(), Err(halt)),
+    };
     let mut answer = body(store.data_mut(), &params);
     while matches!(answer, Err(Halt::Wait)) {
         pause(&mut store.as_context_mut()).await?;

@@ -3,16 +3,25 @@
 use wasmtime::component::{ComponentType, Lower, Resource};
 
 use super::call::Halt;
+use super::http;
 use crate::abi::Process;
 use crate::base::errno::Errno;
 use crate::kernel::guest::Fault;
 
 /// `wasi:io/error.error`
-#[derive(Clone, Copy)]
 pub(super) struct IoError {
     pub errno: Errno,
-    /// Whether the stream is of a file, so that `filesystem-error-code` has its code.
-    pub is_of_file: bool,
+    pub origin: Origin,
+}
+
+/// What a stream belongs to whose operation failed.
+pub(super) enum Origin {
+    /// Nothing that has codes of its own.
+    Stream,
+    /// A file: `filesystem-error-code` has the code.
+    File,
+    /// The body of an answer: `http-error-code` has this code.
+    Http(Box<http::ErrorCode>),
 }
 
 /// `wasi:io/streams.stream-error`
@@ -31,7 +40,7 @@ pub(super) type Answer<T> = Result<Result<T, StreamError>, Halt>;
 /// Why an operation on a stream fails.
 pub(super) enum Failure {
     Closed,
-    Errno(IoError),
+    Error(IoError),
     Halt(Halt),
 }
 
@@ -53,7 +62,7 @@ impl Process {
         match answer {
             Ok(value) => Ok(Ok(value)),
             Err(Failure::Closed) => Ok(Err(StreamError::Closed)),
-            Err(Failure::Errno(error)) => {
+            Err(Failure::Error(error)) => {
                 self.resources.failed = Some(error.errno);
                 Ok(Err(StreamError::LastOperationFailed(self.add(error)?)))
             }

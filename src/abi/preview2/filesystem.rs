@@ -3,7 +3,7 @@
 use wasmtime::component::Resource;
 
 use super::call::{Halt, interface};
-use super::errors::IoError;
+use super::errors::{IoError, Origin};
 use super::file_io::{read_at, write_at};
 use super::input::InputStream;
 use super::output::OutputStream;
@@ -430,7 +430,8 @@ fn filesystem_error_code(
     process: &mut Process,
     (error,): (Resource<IoError>,),
 ) -> Result<Option<ErrorCode>, Halt> {
-    let IoError { errno, is_of_file } = *process.resource(&error)?;
-    trace!(process.guest, "{}", errno.name());
-    Ok(is_of_file.then(|| errno.into()))
+    let IoError { errno, origin } = process.resource(&error)?;
+    let code = matches!(origin, Origin::File).then(|| ErrorCode::from(*errno));
+    trace!(process.guest, "");
+    Ok(code)
 }

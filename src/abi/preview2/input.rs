@@ -2,8 +2,12 @@
 
 use wasmtime::component::Resource;
 
-use super::errors::{Failure, IoError};
+use std::fmt;
+
+use super::errors::{Failure, IoError, Origin};
 use super::file_io::{READ_BYTES_MAX, read_at};
+use super::http;
+use super::poll::Condition;
 use crate::abi::Process;
 use crate::base::errno::Errno;
 use crate::kernel::guest::{Buffers, EventKind, Fault, Range, rights};
@@ -12,18 +16,39 @@ use crate::kernel::vfs::FileType;
 /// `wasi:io/streams.input-stream`
 #[derive(Clone, Copy)]
 pub(super) struct InputStream {
-    pub fd: u32,
-    /// Where the next bytes are in the file; `None` for what has no places.
-    offset: Option<u64>,
-    /// Whether the stream keeps the descriptor open.
-    pub is_kept: bool,
+    source: Source,
     is_closed: bool,
+}
+
+/// Where the bytes of a stream come from.
+#[derive(Clone, Copy)]
+enum Source {
+    /// A descriptor. `offset` is where the next bytes are in the file; `None` for what has no places. `is_kept` tells
+    /// whether the stream keeps the descriptor open.
+    Descriptor { fd: u32, offset: Option<u64>, is_kept: bool },
+    /// The body of an answer, by its index.
+    Body(u32),
+}
+
+impl fmt::Display for InputStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.source {
+            Source::Descriptor { fd, .. } => write!(f, "fd={fd}"),
+            Source::Body(body) => write!(f, "body={body}"),
+        }
+    }
 }
 
 impl InputStream {
     /// Standard input.
     pub fn standard() -> Self {
-        Self { fd: 0, offset: None, is_kept: false, is_closed: false }
+        let source = Source::Descriptor { fd: 0, offset: None, is_kept: false };
+        Self { source, is_closed: false }
+    }
+
+    /// The body of an answer whose index is `body`.
+    pub fn of_body(body: u32) -> Self {
+        Self { source: Source::Body(body), is_closed: false }
     }
 
     /// What the descriptor `fd` has from `offset` on.
@@ -37,14 +62,27 @@ impl InputStream {
             _ if stat.rights_base & rights::FD_READ == 0 => Err(Errno::Badf.into()),
             file_type => {
                 let offset = (file_type == FileType::RegularFile).then_some(offset);
-                Ok(Self { fd, offset, is_kept: true, is_closed: false })
+                let source = Source::Descriptor { fd, offset, is_kept: true };
+                Ok(Self { source, is_closed: false })
             }
         }
     }
 
-    /// Whether a read never waits.
-    pub fn is_file(&self) -> bool {
-        self.offset.is_some()
+    /// The descriptor that it keeps open.
+    pub fn kept(&self) -> Option<u32> {
+        match self.source {
+            Source::Descriptor { fd, is_kept: true, .. } => Some(fd),
+            Source::Descriptor { .. } | Source::Body(_) => None,
+        }
+    }
+
+    /// When a read does not wait.
+    pub fn readiness(&self) -> Condition {
+        match self.source {
+            Source::Descriptor { fd, offset: None, .. } => Condition::Readable(fd),
+            // No time passes while the host waits for bytes.
+            Source::Descriptor { .. } | Source::Body(_) => Condition::Met,
+        }
     }
 }
 
@@ -58,13 +96,17 @@ pub(super) fn read(
     len: u64,
     waits: bool,
 ) -> Result<Vec<u8>, Failure> {
-    let InputStream { fd, offset, is_closed, .. } = *process.resource(stream)?;
+    let InputStream { source, is_closed } = *process.resource(stream)?;
     if is_closed {
         return Err(Failure::Closed);
     }
     if len == 0 {
         return Ok(Vec::new());
     }
+    let (fd, offset, is_kept) = match source {
+        Source::Descriptor { fd, offset, is_kept } => (fd, offset, is_kept),
+        Source::Body(body) => return read_body(process, stream, body, len),
+    };
     let read = match offset {
         Some(offset) => read_at(process, fd, len, offset),
         None if !waits && !is_ready(process, fd)? => return Ok(Vec::new()),
@@ -79,14 +121,32 @@ pub(super) fn read(
     match read {
         Ok(bytes) if bytes.is_empty() => Err(Failure::Closed),
         Ok(bytes) => {
-            stream.offset = offset.map(|offset| offset + bytes.len() as u64);
+            let offset = offset.map(|offset| offset + bytes.len() as u64);
+            stream.source = Source::Descriptor { fd, offset, is_kept };
             Ok(bytes)
         }
         Err(Fault::Errno(errno)) => {
-            Err(Failure::Errno(IoError { errno, is_of_file: offset.is_some() }))
+            let origin = if offset.is_some() { Origin::File } else { Origin::Stream };
+            Err(Failure::Error(IoError { errno, origin }))
         }
         Err(fault) => Err(Failure::Halt(fault.into())),
     }
+}
+
+/// At most `len` bytes of the body of an answer.
+fn read_body(
+    process: &mut Process,
+    stream: &Resource<InputStream>,
+    body: u32,
+    len: u64,
+) -> Result<Vec<u8>, Failure> {
+    let read = http::read(process, body, len);
+    let is_at_end = match &read {
+        Ok(bytes) => bytes.is_empty(),
+        Err(failure) => matches!(failure, Failure::Error(_)),
+    };
+    process.resource(stream)?.is_closed = is_at_end;
+    if is_at_end && read.is_ok() { Err(Failure::Closed) } else { read }
 }
 
 /// Whether `fd` has bytes, or is at its end. If not, other processes get a turn first.

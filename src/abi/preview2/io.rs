@@ -3,10 +3,10 @@
 use wasmtime::component::Resource;
 
 use super::call::{Halt, interface};
-use super::errors::{Answer, Failure, IoError};
+use super::errors::{Answer, Failure, IoError, Origin};
 use super::input::{self, InputStream};
 use super::output::{self, OutputStream};
-use super::poll::{Condition, Pollable};
+use super::poll::Pollable;
 use crate::abi::{Process, trace};
 
 /// Most bytes of `blocking-write-and-flush` and `blocking-write-zeroes-and-flush`.
@@ -43,12 +43,16 @@ type Output = Resource<OutputStream>;
 
 fn to_debug_string(process: &mut Process, (error,): (Resource<IoError>,)) -> Result<String, Halt> {
     trace!(process.guest, "");
-    Ok(process.resource(&error)?.errno.to_string())
+    let IoError { errno, origin } = process.resource(&error)?;
+    Ok(match origin {
+        Origin::Http(code) => format!("{code:?}"),
+        Origin::File | Origin::Stream => errno.to_string(),
+    })
 }
 
 fn read_as(process: &mut Process, stream: &Input, len: u64, waits: bool) -> Answer<Vec<u8>> {
-    let fd = process.resource(stream)?.fd;
-    trace!(process.guest, "fd={fd}, len={len}");
+    let of = *process.resource(stream)?;
+    trace!(process.guest, "{of}, len={len}");
     let answer = input::read(process, stream, len, waits);
     process.stream_answer(answer)
 }
@@ -62,8 +66,8 @@ fn blocking_read(process: &mut Process, (stream, len): &(Input, u64)) -> Answer<
 }
 
 fn skip_as(process: &mut Process, stream: &Input, len: u64, waits: bool) -> Answer<u64> {
-    let fd = process.resource(stream)?.fd;
-    trace!(process.guest, "fd={fd}, len={len}");
+    let of = *process.resource(stream)?;
+    trace!(process.guest, "{of}, len={len}");
     let answer = input::skip(process, stream, len, waits);
     process.stream_answer(answer)
 }
@@ -78,9 +82,8 @@ fn blocking_skip(process: &mut Process, (stream, len): &(Input, u64)) -> Answer<
 
 fn subscribe_input(process: &mut Process, (stream,): (Input,)) -> Result<Resource<Pollable>, Halt> {
     let input = *process.resource(&stream)?;
-    trace!(process.guest, "fd={}", input.fd);
-    let condition = if input.is_file() { Condition::Met } else { Condition::Readable(input.fd) };
-    process.add_child(Pollable(condition), &stream)
+    trace!(process.guest, "{input}");
+    process.add_child(Pollable(input.readiness()), &stream)
 }
 
 fn subscribe_output(
@@ -88,36 +91,35 @@ fn subscribe_output(
     (stream,): (Output,),
 ) -> Result<Resource<Pollable>, Halt> {
     let output = *process.resource(&stream)?;
-    trace!(process.guest, "fd={}", output.fd);
-    let condition = if output.is_file() { Condition::Met } else { Condition::Writable(output.fd) };
-    process.add_child(Pollable(condition), &stream)
+    trace!(process.guest, "{output}");
+    process.add_child(Pollable(output.readiness()), &stream)
 }
 
 fn check_write(process: &mut Process, (stream,): &(Output,)) -> Answer<u64> {
-    let fd = process.resource(stream)?.fd;
-    trace!(process.guest, "fd={fd}");
+    let of = *process.resource(stream)?;
+    trace!(process.guest, "{of}");
     let answer = output::check_write(process, stream);
     process.stream_answer(answer)
 }
 
 /// What is written is not kept back.
 fn flush(process: &mut Process, (stream,): (Output,)) -> Answer<()> {
-    let fd = process.resource(&stream)?.fd;
-    trace!(process.guest, "fd={fd}");
+    let of = *process.resource(&stream)?;
+    trace!(process.guest, "{of}");
     let answer = output::check_open(process, &stream);
     process.stream_answer(answer)
 }
 
 fn write(process: &mut Process, (stream, bytes): &(Output, Vec<u8>)) -> Answer<()> {
-    let fd = process.resource(stream)?.fd;
-    trace!(process.guest, "fd={fd}, len={}", bytes.len());
+    let of = *process.resource(stream)?;
+    trace!(process.guest, "{of}, len={}", bytes.len());
     let answer = output::write_permitted(process, stream, bytes);
     process.stream_answer(answer)
 }
 
 fn write_zeroes(process: &mut Process, (stream, len): &(Output, u64)) -> Answer<()> {
-    let fd = process.resource(stream)?.fd;
-    trace!(process.guest, "fd={fd}, len={len}");
+    let of = *process.resource(stream)?;
+    trace!(process.guest, "{of}, len={len}");
     let answer = output::zeroes(process, stream, *len)
         .and_then(|zeroes| output::write_permitted(process, stream, &zeroes));
     process.stream_answer(answer)
@@ -127,8 +129,8 @@ fn blocking_write_and_flush(
     process: &mut Process,
     (stream, bytes): &(Output, Vec<u8>),
 ) -> Answer<()> {
-    let fd = process.resource(stream)?.fd;
-    trace!(process.guest, "fd={fd}, len={}", bytes.len());
+    let of = *process.resource(stream)?;
+    trace!(process.guest, "{of}, len={}", bytes.len());
     let answer =
         check_blocking(bytes.len() as u64).and_then(|()| output::write(process, stream, bytes));
     process.stream_answer(answer)
@@ -138,8 +140,8 @@ fn blocking_write_zeroes_and_flush(
     process: &mut Process,
     (stream, len): &(Output, u64),
 ) -> Answer<()> {
-    let fd = process.resource(stream)?.fd;
-    trace!(process.guest, "fd={fd}, len={len}");
+    let of = *process.resource(stream)?;
+    trace!(process.guest, "{of}, len={len}");
     let answer =
         check_blocking(*len).and_then(|()| output::write(process, stream, &vec![0; *len as usize]));
     process.stream_answer(answer)
@@ -167,8 +169,8 @@ fn splice_as(
     len: u64,
     waits: bool,
 ) -> Answer<u64> {
-    let fds = (process.resource(to)?.fd, process.resource(from)?.fd);
-    trace!(process.guest, "fd={}, fd={}, len={len}", fds.0, fds.1);
+    let (sink, source) = (*process.resource(to)?, *process.resource(from)?);
+    trace!(process.guest, "{sink}, {source}, len={len}");
     let answer = spliced(process, to, from, len, waits);
     process.stream_answer(answer)
 }

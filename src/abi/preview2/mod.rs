@@ -12,6 +12,7 @@ mod clocks;
 mod errors;
 mod file_io;
 mod filesystem;
+mod http;
 mod input;
 mod io;
 mod output;
@@ -61,6 +62,8 @@ pub fn define_function(
         "wasi:clocks/wall-clock" => clocks::wall_clock(functions),
         "wasi:filesystem/preopens" => preopens::preopens(functions),
         "wasi:filesystem/types" => filesystem::types(functions),
+        "wasi:http/outgoing-handler" => http::outgoing_handler(functions),
+        "wasi:http/types" => http::types(functions),
         "wasi:io/error" => io::error(functions),
         "wasi:io/poll" => poll::poll(functions),
         "wasi:io/streams" => io::streams(functions),
@@ -93,12 +96,27 @@ pub fn define_resource(
         "directory-entry-stream" => {
             resources::define::<filesystem::DirectoryEntryStream>(instance, name)?;
         }
+        "fields" => resources::define::<http::Fields>(instance, name)?,
+        "future-incoming-response" => {
+            resources::define_ended::<http::FutureResponse>(instance, name)?;
+        }
+        "future-trailers" => resources::define::<http::FutureTrailers>(instance, name)?,
+        "incoming-body" => resources::define_ended::<http::IncomingBody>(instance, name)?,
+        "incoming-response" => {
+            resources::define_ended::<http::IncomingResponse>(instance, name)?;
+        }
+        "outgoing-body" => resources::define::<http::OutgoingBody>(instance, name)?,
+        "outgoing-request" => resources::define::<http::OutgoingRequest>(instance, name)?,
+        "request-options" => resources::define::<http::RequestOptions>(instance, name)?,
         "error" => resources::define::<errors::IoError>(instance, name)?,
         "input-stream" => resources::define::<input::InputStream>(instance, name)?,
         "network" => resources::define::<sockets::Network>(instance, name)?,
         "output-stream" => resources::define::<output::OutputStream>(instance, name)?,
         "pollable" => resources::define::<poll::Pollable>(instance, name)?,
         // There are none.
+        "incoming-request" => none::<http::IncomingRequest>(instance, name)?,
+        "outgoing-response" => none::<http::OutgoingResponse>(instance, name)?,
+        "response-outparam" => none::<http::ResponseOutparam>(instance, name)?,
         "terminal-input" => none::<cli::TerminalInput>(instance, name)?,
         "terminal-output" => none::<cli::TerminalOutput>(instance, name)?,
         "resolve-address-stream" => none::<sockets::ResolveAddressStream>(instance, name)?,

@@ -3,11 +3,15 @@
 use wasmtime::component::Resource;
 
 use super::call::Halt;
-use super::errors::{Failure, IoError};
+use std::fmt;
+
+use super::errors::{Failure, IoError, Origin};
 use super::file_io::write_at;
+use super::http;
+use super::poll::Condition;
 use crate::abi::Process;
 use crate::base::errno::Errno;
-use crate::kernel::guest::{Buffers, Fault, Range, Subscription, SubscriptionKind, rights};
+use crate::kernel::guest::{Buffers, Fault, Range, rights};
 use crate::kernel::vfs::FileType;
 
 /// Bytes that may be written at once to what never waits.
@@ -16,13 +20,28 @@ const PERMIT_BYTES: u64 = 1 << 20;
 /// `wasi:io/streams.output-stream`
 #[derive(Clone, Copy)]
 pub(super) struct OutputStream {
-    pub fd: u32,
-    place: Place,
-    /// Whether the stream keeps the descriptor open.
-    pub is_kept: bool,
+    sink: Sink,
     is_closed: bool,
     /// Bytes that the last `check-write` allows.
     permit: u64,
+}
+
+/// Where the bytes of a stream go.
+#[derive(Clone, Copy)]
+enum Sink {
+    /// A descriptor. `is_kept` tells whether the stream keeps it open.
+    Descriptor { fd: u32, place: Place, is_kept: bool },
+    /// The body of a request, by its index.
+    Body(u32),
+}
+
+impl fmt::Display for OutputStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.sink {
+            Sink::Descriptor { fd, .. } => write!(f, "fd={fd}"),
+            Sink::Body(body) => write!(f, "body={body}"),
+        }
+    }
 }
 
 /// Where the next bytes go.
@@ -37,7 +56,16 @@ enum Place {
 impl OutputStream {
     /// Standard output, or error.
     pub fn standard(fd: u32) -> Self {
-        Self { fd, place: Place::Next, is_kept: false, is_closed: false, permit: 0 }
+        Self::of(Sink::Descriptor { fd, place: Place::Next, is_kept: false })
+    }
+
+    /// The body of a request whose index is `body`.
+    pub fn of_body(body: u32) -> Self {
+        Self::of(Sink::Body(body))
+    }
+
+    fn of(sink: Sink) -> Self {
+        Self { sink, is_closed: false, permit: 0 }
     }
 
     /// Writes to the descriptor `fd` at `offset`, or at its end.
@@ -53,12 +81,23 @@ impl OutputStream {
             (FileType::RegularFile, None) => Place::End,
             _ => Place::Next,
         };
-        Ok(Self { fd, place, is_kept: true, is_closed: false, permit: 0 })
+        Ok(Self::of(Sink::Descriptor { fd, place, is_kept: true }))
     }
 
-    /// Whether a write never waits.
-    pub fn is_file(&self) -> bool {
-        self.place != Place::Next
+    /// The descriptor that it keeps open.
+    pub fn kept(&self) -> Option<u32> {
+        match self.sink {
+            Sink::Descriptor { fd, is_kept: true, .. } => Some(fd),
+            Sink::Descriptor { .. } | Sink::Body(_) => None,
+        }
+    }
+
+    /// When a write does not wait.
+    pub fn readiness(&self) -> Condition {
+        match self.sink {
+            Sink::Descriptor { fd, place: Place::Next, .. } => Condition::Writable(fd),
+            Sink::Descriptor { .. } | Sink::Body(_) => Condition::Met,
+        }
     }
 }
 
@@ -70,13 +109,15 @@ pub(super) fn check_write(
     process: &mut Process,
     stream: &Resource<OutputStream>,
 ) -> Result<u64, Failure> {
-    let OutputStream { fd, place, is_closed, .. } = *process.resource(stream)?;
+    let OutputStream { sink, is_closed, .. } = *process.resource(stream)?;
     if is_closed {
         return Err(Failure::Closed);
     }
-    let permit = match place {
-        Place::Next => process.guest.fd_room(fd).map_err(Halt::Unsaid)?.unwrap_or(PERMIT_BYTES),
-        Place::At(_) | Place::End => PERMIT_BYTES,
+    let permit = match sink {
+        Sink::Descriptor { fd, place: Place::Next, .. } => {
+            process.guest.fd_room(fd).map_err(Halt::Unsaid)?.unwrap_or(PERMIT_BYTES)
+        }
+        Sink::Descriptor { .. } | Sink::Body(_) => PERMIT_BYTES,
     };
     if permit == 0 {
         // Whoever asks again and again waits for another process.
@@ -108,9 +149,8 @@ pub(super) fn room(
 ) -> Result<u64, Failure> {
     let room = check_write(process, stream)?;
     if room == 0 && waits {
-        let fd = process.resource(stream)?.fd;
-        let kind = SubscriptionKind::FdWrite(fd);
-        process.guest.poll_oneoff(&[Subscription { userdata: 0, kind }])?;
+        let condition = process.resource(stream)?.readiness();
+        process.guest.poll_oneoff(&[condition.subscription(0)])?;
         return check_write(process, stream);
     }
     Ok(room)
@@ -165,10 +205,14 @@ pub(super) fn write(
     stream: &Resource<OutputStream>,
     bytes: &[u8],
 ) -> Result<(), Failure> {
-    let OutputStream { fd, place, is_closed, .. } = *process.resource(stream)?;
+    let OutputStream { sink, is_closed, .. } = *process.resource(stream)?;
     if is_closed {
         return Err(Failure::Closed);
     }
+    let (fd, place, is_kept) = match sink {
+        Sink::Descriptor { fd, place, is_kept } => (fd, place, is_kept),
+        Sink::Body(body) => return Ok(http::write(process, body, bytes)?),
+    };
     let written = match place {
         Place::Next => write_next(process, fd, bytes),
         Place::At(offset) => write_all_at(process, fd, bytes, offset),
@@ -182,13 +226,15 @@ pub(super) fn write(
     match written {
         Ok(()) => {
             if let Place::At(offset) = place {
-                stream.place = Place::At(offset + bytes.len() as u64);
+                let place = Place::At(offset + bytes.len() as u64);
+                stream.sink = Sink::Descriptor { fd, place, is_kept };
             }
             Ok(())
         }
         Err(Fault::Errno(errno)) => {
             stream.is_closed = true;
-            Err(Failure::Errno(IoError { errno, is_of_file: place != Place::Next }))
+            let origin = if place == Place::Next { Origin::Stream } else { Origin::File };
+            Err(Failure::Error(IoError { errno, origin }))
         }
         Err(fault) => Err(fault.into()),
     }

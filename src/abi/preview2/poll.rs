@@ -40,7 +40,7 @@ const NOW: SubscriptionKind =
     SubscriptionKind::Clock { id: ClockId::Monotonic, timeout: 0, absolute: false };
 
 impl Condition {
-    fn subscription(self, index: usize) -> Subscription {
+    pub fn subscription(self, index: usize) -> Subscription {
         let kind = match self {
             Self::Met => NOW,
             Self::Readable(fd) => SubscriptionKind::FdRead(fd),

@@ -2,9 +2,10 @@
 
 use wasmtime::component::{LinkerInstance, Resource, ResourceType};
 
-use super::call::{Halt, call};
+use super::call::{Halt, call, call_waiting};
 use super::errors::IoError;
 use super::filesystem::{Descriptor, DirectoryEntryStream};
+use super::http;
 use super::input::InputStream;
 use super::output::OutputStream;
 use super::poll::Pollable;
@@ -17,6 +18,9 @@ use crate::kernel::machine::limits::{Limit, Stop};
 
 /// Bytes charged for a resource: this table's entry, and wasmtime's.
 const RESOURCE_BYTES: u64 = 128;
+
+/// What wasmtime rules out.
+const NO_RESOURCE: Halt = Halt::Trap("there is no such resource");
 
 /// The resources of a process, and the descriptors that they keep open.
 #[derive(Default)]
@@ -44,10 +48,18 @@ pub(super) enum Value {
     Descriptor(Descriptor),
     DirectoryEntryStream(DirectoryEntryStream),
     Error(IoError),
+    Fields(http::Fields),
+    FutureResponse(http::FutureResponse),
+    FutureTrailers(http::FutureTrailers),
+    IncomingBody(http::IncomingBody),
+    IncomingResponse(http::IncomingResponse),
     InputStream(InputStream),
     Network(Network),
+    OutgoingBody(http::OutgoingBody),
+    OutgoingRequest(http::OutgoingRequest),
     OutputStream(OutputStream),
     Pollable(Pollable),
+    RequestOptions(http::RequestOptions),
 }
 
 /// A type of resource.
@@ -57,6 +69,9 @@ pub(super) trait Kind: Sized + 'static {
 
     /// This resource.
     fn into_value(self) -> Value;
+
+    /// The resource `value`, if it is of this type.
+    fn from_value(value: Value) -> Option<Self>;
 
     /// The descriptor that it keeps open.
     fn descriptor(&self) -> Option<u32> {
@@ -78,6 +93,13 @@ macro_rules! kinds {
                 Value::$variant(self)
             }
 
+            fn from_value(value: Value) -> Option<Self> {
+                match value {
+                    Value::$variant(value) => Some(value),
+                    _ => None,
+                }
+            }
+
             $(fn descriptor(&self) -> Option<u32> {
                 let $it = self;
                 $descriptor
@@ -90,10 +112,18 @@ kinds! {
     Descriptor(Descriptor) keeps |it| it.is_kept.then_some(it.fd),
     DirectoryEntryStream(DirectoryEntryStream) keeps |it| Some(it.fd),
     Error(IoError),
-    InputStream(InputStream) keeps |it| it.is_kept.then_some(it.fd),
+    Fields(http::Fields),
+    FutureResponse(http::FutureResponse),
+    FutureTrailers(http::FutureTrailers),
+    IncomingBody(http::IncomingBody),
+    IncomingResponse(http::IncomingResponse),
+    InputStream(InputStream) keeps |it| it.kept(),
     Network(Network),
-    OutputStream(OutputStream) keeps |it| it.is_kept.then_some(it.fd),
+    OutgoingBody(http::OutgoingBody),
+    OutgoingRequest(http::OutgoingRequest),
+    OutputStream(OutputStream) keeps |it| it.kept(),
     Pollable(Pollable),
+    RequestOptions(http::RequestOptions),
 }
 
 /// Defines the resource `T` as `name` in `instance`.
@@ -108,6 +138,25 @@ pub(super) fn define<T: Kind>(
         call(store, "[resource-drop]", Guest::begin_call, |process| {
             process.drop_resource::<T>(index)
         })
+    })
+}
+
+/// As [`define`], for a resource whose end the host is told.
+///
+/// # Errors
+/// The name is already defined.
+pub(super) fn define_ended<T: Kind + http::Ended>(
+    instance: &mut LinkerInstance<'_, Process>,
+    name: &str,
+) -> wasmtime::Result<()> {
+    instance.resource_async(name, ResourceType::host::<T>(), |store, index| {
+        let prepare = |process: &mut Process, index: u32| {
+            trace!(process.guest, "{index}");
+            process.take(&Resource::<T>::new_own(index)).map(http::Ended::open)
+        };
+        let close = |process: &mut Process, open: &Option<u64>| http::close(process, *open);
+        let (name, begin) = ("[resource-drop]", Guest::begin_call);
+        Box::new(call_waiting(store, name, begin, index, prepare, close))
     })
 }
 
@@ -181,12 +230,21 @@ impl Process {
 
     fn drop_resource<T: Kind>(&mut self, index: u32) -> Result<(), Halt> {
         trace!(self.guest, "{index}");
+        self.take(&Resource::<T>::new_own(index)).map(|_| ())
+    }
+
+    /// Takes away the resource behind `handle`.
+    ///
+    /// # Errors
+    /// A trap if it has children; errors of closing its descriptor.
+    pub(super) fn take<T: Kind>(&mut self, handle: &Resource<T>) -> Result<T, Halt> {
+        let index = handle.rep();
         let descriptor = self.resources.at::<T>(index)?.descriptor();
         let slot = &mut self.resources.slots[index as usize];
         if slot.children > 0 {
             return Err(Halt::Trap("a resource was dropped before its children"));
         }
-        let parent = std::mem::take(slot).parent;
+        let Slot { value, parent, .. } = std::mem::take(slot);
         self.resources.free.push(index);
         if let Some(parent) = parent {
             self.resources.slots[parent as usize].children -= 1;
@@ -199,13 +257,13 @@ impl Process {
                 self.guest.fd_close(fd).map_err(Halt::Unsaid)?;
             }
         }
-        Ok(())
+        value.and_then(T::from_value).ok_or(NO_RESOURCE)
     }
 }
 
 impl Resources {
     fn at<T: Kind>(&mut self, index: u32) -> Result<&mut T, Halt> {
         let value = self.slots.get_mut(index as usize).and_then(|slot| slot.value.as_mut());
-        value.and_then(T::of).ok_or(Halt::Trap("there is no such resource"))
+        value.and_then(T::of).ok_or(NO_RESOURCE)
     }
 }

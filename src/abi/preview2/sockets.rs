@@ -33,7 +33,7 @@ interface! {
 pub(super) fn of_a_socket(functions: &mut Functions<'_, '_>) -> wasmtime::Result<bool> {
     let is_method = functions.name().starts_with("[method]");
     if is_method {
-        functions.cannot_be_called()?;
+        functions.cannot_be_called("there are no sockets")?;
     }
     Ok(is_method)
 }

@@ -3,6 +3,7 @@
 
 mod cli;
 mod files;
+mod http;
 mod linking;
 mod random;
 mod runs;

@@ -1,0 +1,261 @@
+//! One request and its answer.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::{Value, json};
+
+use super::body::Source;
+use super::fields::Field;
+use super::types::{DnsErrorPayload, ErrorCode};
+use crate::abi::Process;
+use crate::abi::preview2::call::Halt;
+use crate::base::errno::Errno;
+use crate::kernel::guest::Fault;
+use crate::kernel::machine::memory::Charge;
+
+/// An exchange: the request, its body and what comes back are resources of their own, and have it together.
+#[derive(Clone)]
+pub struct Shared(Arc<Mutex<Exchange>>);
+
+pub struct Exchange {
+    /// What is asked, once the request was handed over.
+    pub head: Option<Head>,
+    pub body: Body,
+    pub bytes: Vec<u8>,
+    /// Of `bytes`.
+    pub charge: Charge,
+    pub answer: Option<Result<Answer, ErrorCode>>,
+}
+
+/// How far the body of a request is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Body {
+    /// Nobody asked for it: it is empty.
+    None,
+    Open,
+    Finished,
+    /// It was dropped before it was finished.
+    Abandoned,
+}
+
+/// A request without its body.
+pub struct Head {
+    pub method: String,
+    pub url: String,
+    pub headers: Vec<Field>,
+    pub connect_timeout_ms: Option<u64>,
+    pub first_byte_timeout_ms: Option<u64>,
+}
+
+/// What a server answered.
+pub struct Answer {
+    pub status: u16,
+    pub headers: Vec<Field>,
+    pub body: Source,
+}
+
+impl Shared {
+    pub fn new(charge: Charge) -> Self {
+        let body = Body::None;
+        let exchange = Exchange { head: None, body, bytes: Vec::new(), charge, answer: None };
+        Self(Arc::new(Mutex::new(exchange)))
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, Exchange> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Exchange {
+    /// Whether all that is asked is known, and was not asked.
+    pub fn is_due(&self) -> bool {
+        self.head.is_some() && self.answer.is_none() && self.body != Body::Open
+    }
+
+    /// Checks the length of the body.
+    ///
+    /// # Errors
+    /// `HTTP-request-body-size` if it is not the one that the headers tell.
+    pub fn check_length(&self) -> Result<(), ErrorCode> {
+        let headers = self.head.iter().flat_map(|head| &head.headers);
+        let mut told = headers.filter(|(name, _)| is_content_length(name));
+        let length = self.bytes.len() as u64;
+        let is_length = |value: &[u8]| {
+            std::str::from_utf8(value).is_ok_and(|text| text.trim().parse() == Ok(length))
+        };
+        if told.all(|(_, value)| is_length(value)) {
+            return Ok(());
+        }
+        Err(ErrorCode::HttpRequestBodySize(Some(length)))
+    }
+
+    /// The parameters of `net.http`.
+    ///
+    /// # Errors
+    /// What the request cannot be sent for.
+    fn params(&self, bytes_max: u64) -> Result<String, ErrorCode> {
+        let head = self.head.as_ref().ok_or_else(|| ErrorCode::internal("there is no request"))?;
+        if self.body == Body::Abandoned {
+            return Err(ErrorCode::internal("the body of the request was not finished"));
+        }
+        self.check_length()?;
+        // What is too long is refused before it is copied.
+        if self.bytes.len() as u64 > bytes_max {
+            return Err(ErrorCode::HttpRequestBodySize(Some(self.bytes.len() as u64)));
+        }
+        let mut headers = Vec::with_capacity(head.headers.len());
+        for (name, value) in head.headers.iter().filter(|(name, _)| !is_content_length(name)) {
+            let value = std::str::from_utf8(value)
+                .map_err(|_| ErrorCode::internal(format!("the header {name} is not UTF-8")))?;
+            headers.push((name, value));
+        }
+        let mut params = json!({
+            "url": head.url, "method": head.method, "headers": headers, "stream": true,
+            // Components follow redirects themselves.
+            "redirects_max": 0,
+        });
+        let timeouts = [
+            ("connect_timeout_ms", head.connect_timeout_ms),
+            ("first_byte_timeout_ms", head.first_byte_timeout_ms),
+        ];
+        for (name, timeout_ms) in timeouts {
+            if let Some(timeout_ms) = timeout_ms {
+                params[name] = timeout_ms.into();
+            }
+        }
+        match std::str::from_utf8(&self.bytes) {
+            _ if self.bytes.is_empty() => {}
+            Ok(text) => params["body"] = text.into(),
+            Err(_) => params["body_base64"] = BASE64.encode(&self.bytes).into(),
+        }
+        Ok(params.to_string())
+    }
+}
+
+fn is_content_length(name: &str) -> bool {
+    name.eq_ignore_ascii_case("content-length")
+}
+
+/// Makes the request of `exchange`, and keeps the answer there. It may wait, and is then made again.
+///
+/// # Errors
+/// [`Halt`]: `Wait`, `Stop`.
+pub fn perform(process: &mut Process, exchange: &Shared) -> Result<(), Halt> {
+    let bytes_max = process.guest.machine().limits().host_call_bytes_max;
+    let params = exchange.lock().params(bytes_max);
+    let answer = match params {
+        Ok(params) => ask(process, "net.http", &params)?.and_then(|answer| Answer::of(&answer)),
+        Err(code) => Err(code),
+    };
+    exchange.lock().answer = Some(answer);
+    Ok(())
+}
+
+/// Calls the operation `name` of the host. It may wait, and is then called again.
+///
+/// # Errors
+/// [`Halt`]: `Wait`, `Stop`.
+pub fn ask(
+    process: &mut Process,
+    name: &str,
+    params: &str,
+) -> Result<Result<Value, ErrorCode>, Halt> {
+    match process.guest.host_call(name, params.as_bytes()) {
+        Ok(_) => {
+            let answer: Value =
+                serde_json::from_slice(process.guest.host_reply()).unwrap_or_default();
+            Ok(match answer.get("ok") {
+                Some(value) => Ok(value.clone()),
+                None => Err(error_code(&answer["error"])),
+            })
+        }
+        Err(Fault::Errno(errno)) => Ok(Err(refused(errno, params.len() as u64))),
+        Err(fault) => Err(fault.into()),
+    }
+}
+
+/// Ends the answer `handle` early, if there is one.
+///
+/// # Errors
+/// [`Halt`]: `Wait`, `Stop`.
+pub fn close(process: &mut Process, handle: Option<u64>) -> Result<(), Halt> {
+    if let Some(handle) = handle {
+        // It may have ended by itself.
+        let _ = ask(process, "net.close", &json!({ "handle": handle }).to_string())?;
+    }
+    Ok(())
+}
+
+/// The code for a call of the host that the kernel refused.
+fn refused(errno: Errno, bytes: u64) -> ErrorCode {
+    match errno {
+        Errno::Nosys => ErrorCode::HttpRequestDenied,
+        Errno::Toobig => ErrorCode::HttpRequestBodySize(Some(bytes)),
+        Errno::Again => ErrorCode::ConnectionLimitReached,
+        errno => ErrorCode::internal(errno.to_string()),
+    }
+}
+
+/// The code for `error` of the host.
+fn error_code(error: &Value) -> ErrorCode {
+    let message = error["message"].as_str().map(str::to_owned);
+    match (error["kind"].as_str(), error["code"].as_str()) {
+        (Some("egress_blocked" | "unsupported"), _) => ErrorCode::HttpRequestDenied,
+        (Some("too_long"), _) => ErrorCode::HttpResponseBodySize(None),
+        (_, Some("resolve")) => {
+            ErrorCode::DnsError(DnsErrorPayload { rcode: message, info_code: None })
+        }
+        (_, Some("refused")) => ErrorCode::ConnectionRefused,
+        (_, Some("connection")) => ErrorCode::ConnectionTerminated,
+        (_, Some("incomplete")) => ErrorCode::HttpResponseIncomplete,
+        (_, Some("protocol")) => ErrorCode::HttpProtocolError,
+        (_, Some("timeout")) => ErrorCode::HttpResponseTimeout,
+        (_, Some("tls")) => ErrorCode::TlsProtocolError,
+        (_, Some("too_long")) => ErrorCode::HttpResponseBodySize(None),
+        (_, Some("url")) => ErrorCode::HttpRequestUriInvalid,
+        _ => ErrorCode::InternalError(message),
+    }
+}
+
+impl Answer {
+    /// What the host, or a mock or a bridge in its place, answered.
+    ///
+    /// # Errors
+    /// `internal-error` for what is no answer of `net.http`.
+    fn of(answer: &Value) -> Result<Self, ErrorCode> {
+        let no = || ErrorCode::internal("the host's answer is not one of net.http");
+        let status = answer["status"].as_u64().and_then(|it| u16::try_from(it).ok());
+        let field = |name: &str, value: &Value| {
+            Some((name.to_owned(), value.as_str()?.as_bytes().to_vec()))
+        };
+        let headers: Option<Vec<Field>> = match &answer["headers"] {
+            Value::Null => Some(Vec::new()),
+            Value::Array(pairs) => {
+                pairs.iter().map(|pair| field(pair[0].as_str()?, &pair[1])).collect()
+            }
+            Value::Object(object) => {
+                object.iter().map(|(name, value)| field(name, value)).collect()
+            }
+            _ => None,
+        };
+        let body = match answer["handle"].as_u64() {
+            Some(handle) => Source::Handle(handle),
+            None => Source::Bytes(body_of(answer)?),
+        };
+        Ok(Self { status: status.ok_or_else(no)?, headers: headers.ok_or_else(no)?, body })
+    }
+}
+
+/// The bytes of an answer: text or base64.
+///
+/// # Errors
+/// `internal-error` for what is no base64.
+pub fn body_of(answer: &Value) -> Result<Vec<u8>, ErrorCode> {
+    if let Some(text) = answer["body"].as_str() {
+        return Ok(text.as_bytes().to_vec());
+    }
+    let Some(text) = answer["body_base64"].as_str() else { return Ok(Vec::new()) };
+    BASE64.decode(text).map_err(|_| ErrorCode::internal("the host's answer has invalid base64"))
+}

@@ -1,0 +1,218 @@
+//! `fields`: headers.
+
+use wasmtime::component::Resource;
+
+use super::types::HeaderError;
+use crate::abi::preview2::call::{Halt, interface};
+use crate::abi::{Process, trace};
+use crate::kernel::machine::limits::{Limit, Stop};
+use crate::kernel::machine::memory::Charge;
+
+interface! {
+    /// `fields`
+    fields:
+    "[constructor]fields" => is(constructor),
+    "[static]fields.from-list" => is(from_list),
+    "[method]fields.get" => is(get),
+    "[method]fields.has" => is(has),
+    "[method]fields.set" => is(set),
+    "[method]fields.delete" => is(delete),
+    "[method]fields.append" => is(append),
+    "[method]fields.entries" => is(entries),
+    "[method]fields.clone" => is(clone),
+}
+
+/// Names that belong to the connection, which is the host's.
+const FORBIDDEN: [&str; 9] = [
+    "connection",
+    "expect",
+    "host",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Bytes charged for a field beside its name and its value.
+const FIELD_BYTES: u64 = 64;
+
+/// A field, its name as the component spells it.
+pub type Field = (String, Vec<u8>);
+
+/// `wasi:http/types.fields`
+pub struct Fields {
+    pub entries: Vec<Field>,
+    is_immutable: bool,
+    /// Until it is dropped; what is deleted stays charged.
+    charge: Charge,
+}
+
+type Handle = Resource<Fields>;
+
+impl Fields {
+    /// Fields of a message, which cannot be changed.
+    ///
+    /// # Errors
+    /// The limit of memory.
+    pub fn of_message(process: &mut Process, entries: Vec<Field>) -> Result<Self, Halt> {
+        let charge = charged(process, &entries)?;
+        Ok(Self { entries, is_immutable: true, charge })
+    }
+
+    fn named(&self, name: &str) -> impl Iterator<Item = &Vec<u8>> {
+        self.entries
+            .iter()
+            .filter(move |(it, _)| it.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value)
+    }
+
+    fn remove(&mut self, name: &str) {
+        self.entries.retain(|(it, _)| !it.eq_ignore_ascii_case(name));
+    }
+}
+
+fn size(entries: &[Field]) -> u64 {
+    entries.iter().map(|(name, value)| FIELD_BYTES + (name.len() + value.len()) as u64).sum()
+}
+
+fn charged(process: &mut Process, entries: &[Field]) -> Result<Charge, Halt> {
+    let mut charge = process.guest.machine().run.memory.charge();
+    grow(process, &mut charge, size(entries))?;
+    Ok(charge)
+}
+
+/// Charges `bytes` more.
+///
+/// # Errors
+/// The limit of memory.
+pub fn grow(process: &mut Process, charge: &mut Charge, bytes: u64) -> Result<(), Halt> {
+    if charge.grow(bytes).is_ok() {
+        return Ok(());
+    }
+    process.guest.machine_mut().note_limit(Limit::Memory);
+    Err(Stop::Limit(Limit::Memory).into())
+}
+
+/// Checks the name of a field: a token (RFC 9110, 5.6.2) that belongs to components.
+///
+/// # Errors
+/// `invalid-syntax`, `forbidden`.
+fn check_name(name: &str) -> Result<(), HeaderError> {
+    if !is_token(name) {
+        return Err(HeaderError::InvalidSyntax);
+    }
+    if FORBIDDEN.iter().any(|it| it.eq_ignore_ascii_case(name)) {
+        return Err(HeaderError::Forbidden);
+    }
+    Ok(())
+}
+
+/// Whether `text` is a token of RFC 9110, 5.6.2.
+pub fn is_token(text: &str) -> bool {
+    let is_of_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(is_of_token)
+}
+
+/// Checks the value of a field (RFC 9110, 5.5).
+///
+/// # Errors
+/// `invalid-syntax`.
+fn check_value(value: &[u8]) -> Result<(), HeaderError> {
+    let is_of_value = |byte: &u8| *byte == b'\t' || (*byte >= b' ' && *byte != 0x7f);
+    if value.iter().all(is_of_value) { Ok(()) } else { Err(HeaderError::InvalidSyntax) }
+}
+
+fn constructor(process: &mut Process, (): ()) -> Result<Handle, Halt> {
+    trace!(process.guest, "");
+    let charge = charged(process, &[])?;
+    process.add(Fields { entries: Vec::new(), is_immutable: false, charge })
+}
+
+fn from_list(
+    process: &mut Process,
+    (entries,): (Vec<Field>,),
+) -> Result<Result<Handle, HeaderError>, Halt> {
+    trace!(process.guest, "nentries={}", entries.len());
+    let check = |(name, value): &Field| check_name(name).and_then(|()| check_value(value));
+    if let Err(error) = entries.iter().try_for_each(check) {
+        return Ok(Err(error));
+    }
+    let charge = charged(process, &entries)?;
+    process.add(Fields { entries, is_immutable: false, charge }).map(Ok)
+}
+
+fn get(process: &mut Process, (fields, name): (Handle, String)) -> Result<Vec<Vec<u8>>, Halt> {
+    trace!(process.guest, "name={name:?}");
+    Ok(process.resource(&fields)?.named(&name).cloned().collect())
+}
+
+fn has(process: &mut Process, (fields, name): (Handle, String)) -> Result<bool, Halt> {
+    trace!(process.guest, "name={name:?}");
+    Ok(process.resource(&fields)?.named(&name).next().is_some())
+}
+
+fn set(
+    process: &mut Process,
+    (fields, name, values): (Handle, String, Vec<Vec<u8>>),
+) -> Result<Result<(), HeaderError>, Halt> {
+    trace!(process.guest, "name={name:?}, nvalues={}", values.len());
+    change(process, &fields, &name, values, true)
+}
+
+fn append(
+    process: &mut Process,
+    (fields, name, value): (Handle, String, Vec<u8>),
+) -> Result<Result<(), HeaderError>, Halt> {
+    trace!(process.guest, "name={name:?}");
+    change(process, &fields, &name, vec![value], false)
+}
+
+fn delete(
+    process: &mut Process,
+    (fields, name): (Handle, String),
+) -> Result<Result<(), HeaderError>, Halt> {
+    trace!(process.guest, "name={name:?}");
+    change(process, &fields, &name, Vec::new(), true)
+}
+
+/// Adds the field `name` with each of `values`, in the place of those of this name if it `replaces` them.
+fn change(
+    process: &mut Process,
+    fields: &Handle,
+    name: &str,
+    values: Vec<Vec<u8>>,
+    replaces: bool,
+) -> Result<Result<(), HeaderError>, Halt> {
+    if process.resource(fields)?.is_immutable {
+        return Ok(Err(HeaderError::Immutable));
+    }
+    let checked = values.iter().try_fold((), |(), value| check_value(value));
+    if let Err(error) = check_name(name).and(checked) {
+        return Ok(Err(error));
+    }
+    let added: Vec<Field> = values.into_iter().map(|value| (name.to_owned(), value)).collect();
+    if !process.resource(fields)?.charge.grow(size(&added)).is_ok() {
+        process.guest.machine_mut().note_limit(Limit::Memory);
+        return Err(Stop::Limit(Limit::Memory).into());
+    }
+    let fields = process.resource(fields)?;
+    if replaces {
+        fields.remove(name);
+    }
+    fields.entries.extend(added);
+    Ok(Ok(()))
+}
+
+fn entries(process: &mut Process, (fields,): (Handle,)) -> Result<Vec<Field>, Halt> {
+    trace!(process.guest, "");
+    Ok(process.resource(&fields)?.entries.clone())
+}
+
+fn clone(process: &mut Process, (fields,): (Handle,)) -> Result<Handle, Halt> {
+    trace!(process.guest, "");
+    let entries = process.resource(&fields)?.entries.clone();
+    let charge = charged(process, &entries)?;
+    process.add(Fields { entries, is_immutable: false, charge })
+}

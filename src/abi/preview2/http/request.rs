@@ -1,0 +1,303 @@
+//! Requests.
+
+use wasmtime::component::Resource;
+
+use super::body::OutgoingBody;
+use super::exchange::{Body, Head, Shared, perform};
+use super::fields::{Fields, is_token};
+use super::response::FutureResponse;
+use super::types::{ErrorCode, Method, Scheme};
+use crate::abi::preview2::call::{Halt, interface};
+use crate::abi::{Process, trace};
+
+/// Nanoseconds of a millisecond.
+const MILLISECOND_NS: u64 = 1_000_000;
+
+interface! {
+    /// `outgoing-request`
+    outgoing_request:
+    "[constructor]outgoing-request" => is(new_request),
+    "[method]outgoing-request.body" => is(body),
+    "[method]outgoing-request.method" => is(method),
+    "[method]outgoing-request.set-method" => is(set_method),
+    "[method]outgoing-request.path-with-query" => is(path),
+    "[method]outgoing-request.set-path-with-query" => is(set_path),
+    "[method]outgoing-request.scheme" => is(scheme),
+    "[method]outgoing-request.set-scheme" => is(set_scheme),
+    "[method]outgoing-request.authority" => is(authority),
+    "[method]outgoing-request.set-authority" => is(set_authority),
+    "[method]outgoing-request.headers" => is(headers),
+}
+
+interface! {
+    /// `request-options`
+    request_options:
+    "[constructor]request-options" => is(new_options),
+    "[method]request-options.connect-timeout" => is(connect_timeout),
+    "[method]request-options.set-connect-timeout" => is(set_connect_timeout),
+    "[method]request-options.first-byte-timeout" => is(first_byte_timeout),
+    "[method]request-options.set-first-byte-timeout" => is(set_first_byte_timeout),
+    "[method]request-options.between-bytes-timeout" => is(between_bytes_timeout),
+    "[method]request-options.set-between-bytes-timeout" => is(set_between_bytes_timeout),
+}
+
+/// `wasi:http/types.outgoing-request`
+pub struct OutgoingRequest {
+    target: Box<Target>,
+    headers: Fields,
+    exchange: Shared,
+}
+
+/// What a request is for.
+#[derive(Default)]
+struct Target {
+    method: Method,
+    path: Option<String>,
+    scheme: Option<Scheme>,
+    authority: Option<String>,
+}
+
+/// `wasi:http/types.request-options`: times in nanoseconds.
+#[derive(Default)]
+pub struct RequestOptions {
+    connect_timeout: Option<u64>,
+    first_byte_timeout: Option<u64>,
+}
+
+type Request = Resource<OutgoingRequest>;
+type Options = Resource<RequestOptions>;
+
+fn new_request(process: &mut Process, (headers,): (Resource<Fields>,)) -> Result<Request, Halt> {
+    trace!(process.guest, "");
+    let headers = process.take(&headers)?;
+    let exchange = Shared::new(process.guest.machine().run.memory.charge());
+    process.add(OutgoingRequest { target: Box::default(), headers, exchange })
+}
+
+fn body(
+    process: &mut Process,
+    (request,): (Request,),
+) -> Result<Result<Resource<OutgoingBody>, ()>, Halt> {
+    trace!(process.guest, "{}", request.rep());
+    let shared = process.resource(&request)?.exchange.clone();
+    let mut exchange = shared.lock();
+    if exchange.body != Body::None {
+        return Ok(Err(()));
+    }
+    exchange.body = Body::Open;
+    drop(exchange);
+    process.add(OutgoingBody::new(shared)).map(Ok)
+}
+
+fn method(process: &mut Process, (request,): (Request,)) -> Result<Method, Halt> {
+    trace!(process.guest, "{}", request.rep());
+    Ok(process.resource(&request)?.target.method.clone())
+}
+
+fn set_method(
+    process: &mut Process,
+    (request, method): (Request, Method),
+) -> Result<Result<(), ()>, Halt> {
+    trace!(process.guest, "{}, method={:?}", request.rep(), method.as_str());
+    let is_valid = is_token(method.as_str());
+    set(process, &request, is_valid, |target| target.method = method)
+}
+
+fn path(process: &mut Process, (request,): (Request,)) -> Result<Option<String>, Halt> {
+    trace!(process.guest, "{}", request.rep());
+    Ok(process.resource(&request)?.target.path.clone())
+}
+
+fn set_path(
+    process: &mut Process,
+    (request, path): (Request, Option<String>),
+) -> Result<Result<(), ()>, Halt> {
+    trace!(process.guest, "{}, path={path:?}", request.rep());
+    let is_of_path = |byte: u8| byte.is_ascii_graphic() && byte != b'#';
+    let is_valid = path.as_ref().is_none_or(|path| path.bytes().all(is_of_path));
+    set(process, &request, is_valid, |target| target.path = path)
+}
+
+fn scheme(process: &mut Process, (request,): (Request,)) -> Result<Option<Scheme>, Halt> {
+    trace!(process.guest, "{}", request.rep());
+    Ok(process.resource(&request)?.target.scheme.clone())
+}
+
+fn set_scheme(
+    process: &mut Process,
+    (request, scheme): (Request, Option<Scheme>),
+) -> Result<Result<(), ()>, Halt> {
+    trace!(process.guest, "{}", request.rep());
+    // RFC 3986, 3.1
+    let is_of_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+    let is_valid = match &scheme {
+        Some(Scheme::Other(name)) => {
+            name.starts_with(|first: char| first.is_ascii_alphabetic())
+                && name.bytes().all(is_of_scheme)
+        }
+        _ => true,
+    };
+    set(process, &request, is_valid, |target| target.scheme = scheme)
+}
+
+fn authority(process: &mut Process, (request,): (Request,)) -> Result<Option<String>, Halt> {
+    trace!(process.guest, "{}", request.rep());
+    Ok(process.resource(&request)?.target.authority.clone())
+}
+
+fn set_authority(
+    process: &mut Process,
+    (request, authority): (Request, Option<String>),
+) -> Result<Result<(), ()>, Halt> {
+    trace!(process.guest, "{}, authority={authority:?}", request.rep());
+    let is_of_authority = |byte: u8| byte.is_ascii_graphic() && !b"/?#\\".contains(&byte);
+    let is_valid =
+        |authority: &String| !authority.is_empty() && authority.bytes().all(is_of_authority);
+    let is_valid = authority.as_ref().is_none_or(is_valid);
+    set(process, &request, is_valid, |target| target.authority = authority)
+}
+
+/// Changes `request` if the new value `is_valid`.
+fn set(
+    process: &mut Process,
+    request: &Request,
+    is_valid: bool,
+    change: impl FnOnce(&mut Target),
+) -> Result<Result<(), ()>, Halt> {
+    let request = process.resource(request)?;
+    if is_valid {
+        change(&mut request.target);
+    }
+    Ok(is_valid.then_some(()).ok_or(()))
+}
+
+fn headers(process: &mut Process, (request,): (Request,)) -> Result<Resource<Fields>, Halt> {
+    trace!(process.guest, "{}", request.rep());
+    let entries = process.resource(&request)?.headers.entries.clone();
+    let fields = Fields::of_message(process, entries)?;
+    process.add_child(fields, &request)
+}
+
+fn new_options(process: &mut Process, (): ()) -> Result<Options, Halt> {
+    trace!(process.guest, "");
+    process.add(RequestOptions::default())
+}
+
+fn connect_timeout(process: &mut Process, (options,): (Options,)) -> Result<Option<u64>, Halt> {
+    trace!(process.guest, "{}", options.rep());
+    Ok(process.resource(&options)?.connect_timeout)
+}
+
+fn set_connect_timeout(
+    process: &mut Process,
+    (options, ns): (Options, Option<u64>),
+) -> Result<Result<(), ()>, Halt> {
+    trace!(process.guest, "{}, ns={ns:?}", options.rep());
+    process.resource(&options)?.connect_timeout = ns;
+    Ok(Ok(()))
+}
+
+fn first_byte_timeout(process: &mut Process, (options,): (Options,)) -> Result<Option<u64>, Halt> {
+    trace!(process.guest, "{}", options.rep());
+    Ok(process.resource(&options)?.first_byte_timeout)
+}
+
+fn set_first_byte_timeout(
+    process: &mut Process,
+    (options, ns): (Options, Option<u64>),
+) -> Result<Result<(), ()>, Halt> {
+    trace!(process.guest, "{}, ns={ns:?}", options.rep());
+    process.resource(&options)?.first_byte_timeout = ns;
+    Ok(Ok(()))
+}
+
+fn between_bytes_timeout(
+    process: &mut Process,
+    (options,): (Options,),
+) -> Result<Option<u64>, Halt> {
+    trace!(process.guest, "{}", options.rep());
+    process.resource(&options)?;
+    Ok(None)
+}
+
+/// There is no such timeout, which the interface allows to answer.
+fn set_between_bytes_timeout(
+    process: &mut Process,
+    (options, ns): (Options, Option<u64>),
+) -> Result<Result<(), ()>, Halt> {
+    trace!(process.guest, "{}, ns={ns:?}", options.rep());
+    process.resource(&options)?;
+    Ok(ns.map_or(Ok(()), |_| Err(())))
+}
+
+impl OutgoingRequest {
+    /// What is asked.
+    ///
+    /// # Errors
+    /// The code for what cannot be asked.
+    fn head(&self, options: &RequestOptions) -> Result<Head, ErrorCode> {
+        let scheme = match &self.target.scheme {
+            Some(Scheme::Http) => "http",
+            None | Some(Scheme::Https) => "https",
+            Some(Scheme::Other(_)) => return Err(ErrorCode::HttpProtocolError),
+        };
+        let Some(authority) = &self.target.authority else {
+            return Err(ErrorCode::HttpRequestUriInvalid);
+        };
+        if self.target.method == Method::Connect {
+            return Err(ErrorCode::HttpRequestMethodInvalid);
+        }
+        let path = self.target.path.as_deref().unwrap_or("/");
+        let slash = if path.starts_with('/') { "" } else { "/" };
+        // A timeout of less than a millisecond is one.
+        let ms = |ns: u64| ns.div_ceil(MILLISECOND_NS);
+        Ok(Head {
+            method: self.target.method.as_str().to_owned(),
+            url: format!("{scheme}://{authority}{slash}{path}"),
+            headers: self.headers.entries.clone(),
+            connect_timeout_ms: options.connect_timeout.map(ms),
+            first_byte_timeout_ms: options.first_byte_timeout.map(ms),
+        })
+    }
+}
+
+/// A request that was handed over, or why it cannot be sent.
+pub struct Handed(Result<Shared, ErrorCode>);
+
+/// Takes the request away.
+pub fn hand_over(
+    process: &mut Process,
+    (request, options): (Request, Option<Options>),
+) -> Result<Handed, Halt> {
+    let options = options.map(|options| process.take(&options)).transpose()?.unwrap_or_default();
+    let request = process.take(&request)?;
+    let head = request.head(&options);
+    trace!(
+        process.guest,
+        "{} {:?}",
+        request.target.method.as_str(),
+        head.as_ref().map_or("", |head| head.url.as_str())
+    );
+    let head = match head {
+        Ok(head) => head,
+        Err(code) => return Ok(Handed(Err(code))),
+    };
+    request.exchange.lock().head = Some(head);
+    Ok(Handed(Ok(request.exchange)))
+}
+
+/// Makes the request, unless its body is to come.
+pub fn handle(
+    process: &mut Process,
+    Handed(handed): &Handed,
+) -> Result<Result<Resource<FutureResponse>, ErrorCode>, Halt> {
+    let exchange = match handed {
+        Ok(exchange) => exchange,
+        Err(code) => return Ok(Err(code.clone())),
+    };
+    let is_due = exchange.lock().is_due();
+    if is_due {
+        perform(process, exchange)?;
+    }
+    process.add(FutureResponse::new(exchange.clone())).map(Ok)
+}
