@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use wasmtime::{AsContextMut, Caller, Linker, Memory, ResourceLimiter};
 
 use crate::base::errno::Errno;
-use crate::kernel::guest::{Fault, Guest};
+use crate::kernel::guest::{Buffers, Fault, Guest, Range};
 use crate::kernel::machine::limits::{Limit, Stop};
 use crate::kernel::machine::memory::Charge;
 use crate::kernel::process::programs::uncounted_time;
@@ -391,6 +391,28 @@ async fn pause(store: &mut (impl AsContextMut<Data = Process> + Send)) -> wasmti
         store.set_fuel(left)?;
     }
     resumed.map_err(wasmtime::Error::new)
+}
+
+/// Writes `bytes` to the standard output of a process that is not in a call.
+///
+/// # Errors
+/// [`Stop`], if it ends the process. An errno is returned.
+pub async fn write_out(
+    store: &mut wasmtime::Store<Process>,
+    bytes: &[u8],
+) -> wasmtime::Result<Result<(), Errno>> {
+    let mut bytes = bytes.to_vec();
+    let range = Range { start: 0, len: bytes.len() };
+    store.data_mut().guest.begin_call("fd_write");
+    loop {
+        let buffers = Buffers::new(&mut bytes, std::iter::once(range).collect());
+        match store.data_mut().guest.fd_write(1, &buffers) {
+            Ok(_) => return Ok(Ok(())),
+            Err(Fault::Errno(errno)) => return Ok(Err(errno)),
+            Err(Fault::Stop(stop)) => return Err(wasmtime::Error::new(stop)),
+            Err(Fault::Wait) => pause(store).await?,
+        }
+    }
 }
 
 #[inline]

@@ -145,8 +145,11 @@ fn refuse_unused(args: &RunArgs) -> Result<()> {
         let why = format!("unexpected argument {more}: parameters come after --params");
         return Err(Usage(why).into());
     }
-    let options =
-        [("--argv0", args.argv0.is_some()), ("--stdin", !matches!(args.stdin, StdinFrom::Inherit))];
+    let options = [
+        ("--argv0", args.argv0.is_some()),
+        ("--invoke", args.invoke.is_some()),
+        ("--stdin", !matches!(args.stdin, StdinFrom::Inherit)),
+    ];
     match options.into_iter().find(|(_, is_given)| *is_given) {
         None => Ok(()),
         Some((option, _)) => Err(Usage(format!(

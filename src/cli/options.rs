@@ -48,6 +48,15 @@ pub fn limits(args: &LimitArgs) -> Limits {
     }
 }
 
+/// The call of `--invoke CALL`: its arguments are `args` if it names a function alone.
+pub fn call(call: &str, args: &[OsString]) -> String {
+    if call.contains('(') {
+        return call.to_owned();
+    }
+    let args: Vec<_> = args.iter().map(|arg| arg.to_string_lossy()).collect();
+    format!("{call}({})", args.join(", "))
+}
+
 /// What to do about functions that a module imports and belljar does not define.
 pub fn unknown_imports(args: &RunArgs) -> UnknownImports {
     match args.unknown_imports {

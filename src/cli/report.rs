@@ -73,6 +73,8 @@ pub struct Report {
     pub upper_bytes: u64,
     /// What it set with `runtime.set_result`.
     pub host_result: Option<serde_json::Value>,
+    /// What the call of `--invoke` returned.
+    pub returned: Option<serde_json::Value>,
     /// The files that it changed.
     pub changes: Vec<Change>,
     /// Why the files of a session that it changed cannot be determined.
@@ -106,11 +108,12 @@ pub struct Trapped {
 }
 
 impl Report {
-    /// Notes the limits and the memory of `machine`, and the time `took` on its clock.
+    /// Notes the limits and the memory of `machine`, what a call returned, and the time `took` on its clock.
     pub fn spent(&mut self, machine: &Machine, took: Duration) {
         self.limits_hit = machine.limits_hit().into_iter().map(Limit::name).collect();
         self.virtual_time_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         self.upper_bytes = machine.vfs().upper_bytes();
+        self.returned = machine.returned().cloned();
     }
 
     /// Notes how the program was loaded, if it was.

@@ -191,6 +191,8 @@ fn not_cached(args: &RunArgs, record: Option<&RecordArgs>) -> Option<&'static st
         Some("--trace shows the calls of a run")
     } else if args.limits.fuel.is_some() {
         Some("--fuel is counted by running")
+    } else if args.invoke.is_some() {
+        Some("--invoke makes a call of its own")
     } else if args.time.clock == ClockArg::Real {
         Some("--clock real shows another time in each run")
     } else {
@@ -280,6 +282,9 @@ fn set_up_named(
     }
     for (key, value) in launch.env.iter().filter_map(|variable| variable.split_once('=')) {
         command.env(key, value);
+    }
+    if let Some(call) = &args.invoke {
+        command.invoke(options::call(call, args.program_args()));
     }
     command.args(args.program_args().iter().map(|arg| options::guest_bytes(arg)));
     if let Some(name) = &args.argv0 {

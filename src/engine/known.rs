@@ -67,6 +67,7 @@ pub(super) fn results_for(program: &impl Knowable, guest: &Guest) -> Option<Arc<
     // A recorded or traced run runs, fuel is counted by running, and a trace has calls of modules.
     let runs = machine.tape.is_some()
         || guest.is_traced()
+        || guest.invoke().is_some()
         || program.engine().config().fuel
         || program.encoding() == Encoding::Component;
     machine.results.as_ref().filter(|_| !runs).cloned()

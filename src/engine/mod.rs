@@ -9,6 +9,7 @@ mod deadline;
 mod generator;
 mod image;
 mod inspect;
+mod invoke;
 mod known;
 mod late;
 mod link;

@@ -10,6 +10,7 @@ use wasmtime::{
 use super::config::QUICK_STACK_BYTES;
 use super::deadline::StopAtDeadline;
 use super::generator::is_prepared;
+use super::invoke::{Refusal, invoke_component, invoke_module};
 use super::link::{Linked, UnknownImportCalled};
 use super::prepare;
 use super::program::{Program, Runnable};
@@ -189,6 +190,10 @@ async fn start(
             return Ok(outcome_of(store, &error));
         }
     }
+    if let Some(call) = store.data().guest.invoke().map(str::to_owned) {
+        let called = invoke_module(store, instance, &call).await;
+        return invoked(program, store, &call, called);
+    }
     let main =
         ["", "_start"].into_iter().find(|name| instance.get_func(&mut *store, name).is_some());
     let Some(main) = main else {
@@ -210,6 +215,24 @@ async fn start(
         }
     }
     Ok(Outcome::Exited(0))
+}
+
+/// The outcome of a process that makes a `call` of an export.
+fn invoked(
+    program: &Program,
+    store: &mut Store<Process>,
+    call: &str,
+    called: Result<Outcome, Refusal>,
+) -> Result<Outcome, RunError> {
+    match called {
+        Ok(outcome) => Ok(outcome),
+        Err(Refusal::Ended(error)) => Ok(outcome_of(store, &error)),
+        Err(Refusal::Problem(problem)) => Err(RunError::Invoke {
+            program: program.name().to_owned(),
+            call: call.to_owned(),
+            problem,
+        }),
+    }
 }
 
 /// Begins a process whose code is of `tier`; returns the outcome if it ends here.
@@ -243,6 +266,13 @@ async fn run_component(
         return Ok(outcome);
     }
     let name = || program.name().to_owned();
+    if let Some(call) = store.data().guest.invoke().map(str::to_owned) {
+        let called = match pre.instantiate_async(&mut *store).await {
+            Ok(instance) => invoke_component(store, pre.component(), instance, &call).await,
+            Err(error) => return instantiation_error(program, store, &error),
+        };
+        return invoked(program, store, &call, called);
+    }
     let ty = pre.component().component_type();
     let exports = || ty.exports(pre.engine()).map(|(name, _)| name);
     let Some(interface) = exports().find(|name| name.starts_with(preview2::RUN)) else {

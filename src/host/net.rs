@@ -124,10 +124,12 @@ impl Asked {
     /// `limits`, lowered as it is asked, so that the answer comes within `time_left`.
     fn lower(&self, limits: HttpLimits, time_left: Option<Duration>) -> HttpLimits {
         let timeouts = [self.timeout, time_left].into_iter().flatten();
+        // A program cannot raise what the host allows.
+        let lower = |asked: Option<Duration>, allowed| asked.into_iter().chain(allowed).min();
         HttpLimits {
             timeout: timeouts.fold(limits.timeout, Duration::min),
-            connect_timeout: self.connect_timeout.or(limits.connect_timeout),
-            first_byte_timeout: self.first_byte_timeout.or(limits.first_byte_timeout),
+            connect_timeout: lower(self.connect_timeout, limits.connect_timeout),
+            first_byte_timeout: lower(self.first_byte_timeout, limits.first_byte_timeout),
             redirects_max: limits.redirects_max.min(self.redirects_max.unwrap_or(REDIRECTS_MAX)),
             ..limits
         }

@@ -100,6 +100,7 @@ fn spawn_record(
         stdin_bytes,
         module_hash: None,
         trees: Vec::new(),
+        invoke: None,
     })
 }
 

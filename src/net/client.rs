@@ -11,11 +11,9 @@ use super::credentials::Credentials;
 use super::resolver::agent;
 use super::scrub::{Scrubbed, without_secrets};
 use crate::base::ambient;
+use crate::net::limits::HttpLimits;
 use crate::net::{Allowed, EgressBlocked, EgressPolicy, HttpFailure};
 use crate::tape::{Kind, Recorder};
-
-/// Redirects followed by default.
-pub const REDIRECTS_MAX: u32 = 10;
 
 /// Headers of the transport, which callers may not set.
 const OF_TRANSPORT: [&str; 10] = [
@@ -70,36 +68,6 @@ impl fmt::Debug for HttpResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("HttpResponse");
         shown.field("url", &self.url).field("status", &self.status).finish_non_exhaustive()
-    }
-}
-
-/// Limits of a request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct HttpLimits {
-    /// Time from the start to the end of the answer's body, with redirects. Default: 60 s.
-    pub timeout: Duration,
-    /// Time in which the connection is made, each time. Default: none of its own.
-    pub connect_timeout: Option<Duration>,
-    /// Time from the sent request to the head of its answer, each time. Default: none of its own.
-    pub first_byte_timeout: Option<Duration>,
-    /// Longest body of a request, in bytes. Default: 16 MiB.
-    pub request_bytes_max: u64,
-    /// Longest body of an answer, in bytes. Default: 64 MiB.
-    pub response_bytes_max: u64,
-    /// Most redirects to follow; with 0 a redirect is the response. Default: [`REDIRECTS_MAX`].
-    pub redirects_max: u32,
-}
-
-impl Default for HttpLimits {
-    fn default() -> Self {
-        Self {
-            timeout: Duration::from_mins(1),
-            connect_timeout: None,
-            first_byte_timeout: None,
-            request_bytes_max: 16 << 20,
-            response_bytes_max: 64 << 20,
-            redirects_max: REDIRECTS_MAX,
-        }
     }
 }
 

@@ -10,6 +10,8 @@ mod client;
 #[cfg(feature = "http")]
 mod credentials;
 mod failure;
+#[cfg(feature = "http")]
+mod limits;
 mod policy;
 #[cfg(feature = "http")]
 mod resolver;
@@ -18,11 +20,11 @@ mod rule;
 mod scrub;
 
 #[cfg(feature = "http")]
-pub use self::client::{
-    HttpBody, HttpClient, HttpError, HttpLimits, HttpRequest, HttpResponse, REDIRECTS_MAX,
-};
+pub use self::client::{HttpBody, HttpClient, HttpError, HttpRequest, HttpResponse};
 #[cfg(feature = "http")]
 pub use self::credentials::{Credential, CredentialError, Credentials};
 pub use self::failure::HttpFailure;
+#[cfg(feature = "http")]
+pub use self::limits::{HttpLimits, REDIRECTS_MAX};
 pub use self::policy::{Allowed, EgressBlocked, EgressPolicy, URL_BYTES_MAX};
 pub use self::rule::{EgressRule, EgressRuleError};

@@ -8,7 +8,8 @@ use ureq::config::Config;
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 
-use crate::net::{Allowed, EgressPolicy, HttpLimits};
+use crate::net::limits::HttpLimits;
+use crate::net::{Allowed, EgressPolicy};
 
 /// Returns an agent for the one request that `policy` allowed, within `timeout`, so that no connection
 /// outlives the check of its addresses. It follows no redirects, and accepts answers of any status.

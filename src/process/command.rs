@@ -11,7 +11,7 @@ use crate::kernel::io::stdio::{Input, OutputStream, Stdio};
 use crate::kernel::machine::Machine;
 use crate::kernel::process::TrappedProcess;
 use crate::kernel::process::programs::{MakeImage, NeededTree};
-use crate::kernel::process::schedule;
+use crate::kernel::process::schedule::{self, Mode};
 
 /// A program to run in a [`Machine`], with its arguments, environment and streams.
 ///
@@ -45,6 +45,7 @@ pub struct Command {
     current_dir: Option<String>,
     preopens: Option<Vec<Preopen>>,
     trees: Vec<NeededTree>,
+    invoke: Option<String>,
     stdin: Vec<u8>,
 }
 
@@ -125,6 +126,7 @@ impl Command {
             current_dir: None,
             preopens: None,
             trees: Vec::new(),
+            invoke: None,
             stdin: Vec::new(),
         }
     }
@@ -193,6 +195,17 @@ impl Command {
     /// Sets the directories that are open from descriptor 3 on, in place of the whole namespace.
     pub fn preopens(&mut self, preopens: Vec<Preopen>) -> &mut Self {
         self.preopens = Some(preopens);
+        self
+    }
+
+    /// Makes the process call an export of its program in place of the start function, and write the results to standard
+    /// output, a line each. `call` is `NAME(ARGUMENTS)`, or `NAME` if there are none; the arguments and the results are
+    /// values of WAVE, the text format of the component model. A library's `_initialize` runs first. A function of an
+    /// interface of a component is `INTERFACE#NAME`, or `NAME` if no other interface has one of this name.
+    ///
+    /// A call that cannot be made is [`RunError::Invoke`]. See [`Machine::returned`] for the results as JSON.
+    pub fn invoke(&mut self, call: impl Into<String>) -> &mut Self {
+        self.invoke = Some(call.into());
         self
     }
 
@@ -267,6 +280,14 @@ impl Command {
                 Err(error) => return Finished::not_started(stdio, error),
             },
         };
+        if let Some(call) = &self.invoke
+            && image.mode() != Mode::Module
+        {
+            let program = String::from_utf8_lossy(&self.name).into_owned();
+            let problem = "it is not a module".to_owned();
+            let error = RunError::Invoke { program, call: call.clone(), problem };
+            return Finished::not_started(stdio, error);
+        }
         let taped_trees = match machine.mount_trees(&trees) {
             Ok(()) => trees.iter().map(NeededTree::taped).collect(),
             Err(errno) => {
@@ -293,8 +314,9 @@ impl Command {
         }
         let name = || String::from_utf8_lossy(&self.name).into_owned();
         let program = Some(self.taped_name.clone().unwrap_or_else(name));
+        let (trees, invoke) = (taped_trees, self.invoke.clone());
         let startup =
-            Startup { args, environ, stdio, preopens, program, module_hash, trees: taped_trees };
+            Startup { args, environ, stdio, preopens, program, module_hash, trees, invoke };
         let taken = std::mem::replace(machine, Machine::vacant());
         let finished = schedule::run(image, taken, startup);
         let Finished { machine: back, stdio, outcome, trapped, fuel_used } = finished;

@@ -246,6 +246,9 @@ pub enum Kind {
         /// For a first process: the trees of its toolchain that are mounted with it.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         trees: Vec<LaunchTree>,
+        /// The call of an export that it makes in place of its start function, `NAME(ARGUMENTS)`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        invoke: Option<String>,
     },
     /// The run reached its timeout of real time.
     Timeout {

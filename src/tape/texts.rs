@@ -33,9 +33,11 @@ impl Kind {
             | Self::FileWrite { path, .. }
             | Self::FileDelete { path, .. } => text(path),
             Self::FileRename { from, to } => [from, to].into_iter().for_each(text),
-            Self::ProcessSpawn { program, argv0, path, args, env, preopens, trees, .. } => {
+            Self::ProcessSpawn {
+                program, argv0, path, args, env, preopens, trees, invoke, ..
+            } => {
                 text(program);
-                argv0.iter_mut().chain(path).for_each(text);
+                argv0.iter_mut().chain(path).chain(invoke).for_each(text);
                 let variables = args.iter_mut().chain(env);
                 variables.for_each(|variable| rules.withhold_in_variable(variable));
                 trees.iter_mut().map(|tree| &mut tree.path).for_each(text);

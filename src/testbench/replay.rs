@@ -211,6 +211,9 @@ fn run(
     command.taped_name(&spawn.program).argv0(spawn.argv0.as_ref().unwrap_or(&spawn.program));
     command.args(&spawn.args).preopens(spawn.preopens);
     command.trees(taped_trees(tree, &spawn.trees));
+    if let Some(call) = spawn.invoke {
+        command.invoke(call);
+    }
     for variable in &spawn.env {
         let (key, value) = variable.split_once('=').unwrap_or((variable, ""));
         command.env(key, value);

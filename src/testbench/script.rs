@@ -51,6 +51,7 @@ pub(super) struct Spawn {
     pub preopens: Vec<Preopen>,
     pub module_hash: Option<Digest>,
     pub trees: Vec<LaunchTree>,
+    pub invoke: Option<String>,
     pub stdin: Input,
     pub stdout: TapedOutput,
     pub stderr: TapedOutput,
@@ -205,6 +206,7 @@ impl Script {
             mode,
             profile,
             trees,
+            invoke,
             ..
         } = spawn
         else {
@@ -234,6 +236,7 @@ impl Script {
             preopens,
             module_hash,
             trees,
+            invoke,
             stdin,
             stdout: TapedOutput::default(),
             stderr: TapedOutput::default(),

@@ -3,7 +3,7 @@
 use wasmtime::component::{ComponentType, Lower, Resource};
 
 use super::call::Halt;
-use super::http;
+use super::exchange;
 use crate::abi::Process;
 use crate::base::errno::Errno;
 use crate::kernel::guest::Fault;
@@ -21,7 +21,7 @@ pub(super) enum Origin {
     /// A file: `filesystem-error-code` has the code.
     File,
     /// The body of an answer: `http-error-code` has this code.
-    Http(Box<http::ErrorCode>),
+    Http(Box<exchange::ErrorCode>),
 }
 
 /// `wasi:io/streams.stream-error`

@@ -5,8 +5,8 @@ use wasmtime::component::Resource;
 use std::fmt;
 
 use super::errors::{Failure, IoError, Origin};
+use super::exchange;
 use super::file_io::{READ_BYTES_MAX, read_at};
-use super::http;
 use super::poll::Condition;
 use crate::abi::Process;
 use crate::base::errno::Errno;
@@ -140,13 +140,16 @@ fn read_body(
     body: u32,
     len: u64,
 ) -> Result<Vec<u8>, Failure> {
-    let read = http::read(process, body, len);
-    let is_at_end = match &read {
-        Ok(bytes) => bytes.is_empty(),
-        Err(failure) => matches!(failure, Failure::Error(_)),
-    };
-    process.resource(stream)?.is_closed = is_at_end;
-    if is_at_end && read.is_ok() { Err(Failure::Closed) } else { read }
+    let read = exchange::read(process, body, len)?;
+    process.resource(stream)?.is_closed = read.as_ref().map_or(true, Vec::is_empty);
+    match read {
+        Ok(bytes) if bytes.is_empty() => Err(Failure::Closed),
+        Ok(bytes) => Ok(bytes),
+        Err(code) => {
+            let origin = Origin::Http(Box::new(code));
+            Err(Failure::Error(IoError { errno: Errno::Io, origin }))
+        }
+    }
 }
 
 /// Whether `fd` has bytes, or is at its end. If not, other processes get a turn first.

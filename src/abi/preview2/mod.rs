@@ -10,6 +10,7 @@ mod call;
 mod cli;
 mod clocks;
 mod errors;
+mod exchange;
 mod file_io;
 mod filesystem;
 mod http;
@@ -101,11 +102,11 @@ pub fn define_resource(
             resources::define_ended::<http::FutureResponse>(instance, name)?;
         }
         "future-trailers" => resources::define::<http::FutureTrailers>(instance, name)?,
-        "incoming-body" => resources::define_ended::<http::IncomingBody>(instance, name)?,
+        "incoming-body" => resources::define_ended::<exchange::IncomingBody>(instance, name)?,
         "incoming-response" => {
             resources::define_ended::<http::IncomingResponse>(instance, name)?;
         }
-        "outgoing-body" => resources::define::<http::OutgoingBody>(instance, name)?,
+        "outgoing-body" => resources::define::<exchange::OutgoingBody>(instance, name)?,
         "outgoing-request" => resources::define::<http::OutgoingRequest>(instance, name)?,
         "request-options" => resources::define::<http::RequestOptions>(instance, name)?,
         "error" => resources::define::<errors::IoError>(instance, name)?,

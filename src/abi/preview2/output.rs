@@ -6,8 +6,8 @@ use super::call::Halt;
 use std::fmt;
 
 use super::errors::{Failure, IoError, Origin};
+use super::exchange;
 use super::file_io::write_at;
-use super::http;
 use super::poll::Condition;
 use crate::abi::Process;
 use crate::base::errno::Errno;
@@ -211,7 +211,7 @@ pub(super) fn write(
     }
     let (fd, place, is_kept) = match sink {
         Sink::Descriptor { fd, place, is_kept } => (fd, place, is_kept),
-        Sink::Body(body) => return Ok(http::write(process, body, bytes)?),
+        Sink::Body(body) => return Ok(exchange::write(process, body, bytes)?),
     };
     let written = match place {
         Place::Next => write_next(process, fd, bytes),

@@ -5,12 +5,12 @@ use wasmtime::component::{LinkerInstance, Resource, ResourceType};
 use super::call::{Halt, call, call_waiting};
 use super::errors::IoError;
 use super::filesystem::{Descriptor, DirectoryEntryStream};
-use super::http;
 use super::input::InputStream;
 use super::output::OutputStream;
 use super::poll::Pollable;
 use super::sockets::Network;
 use super::types::ErrorCode;
+use super::{exchange, http};
 use crate::abi::{Process, trace};
 use crate::base::errno::Errno;
 use crate::kernel::guest::{Fault, Guest};
@@ -51,11 +51,11 @@ pub(super) enum Value {
     Fields(http::Fields),
     FutureResponse(http::FutureResponse),
     FutureTrailers(http::FutureTrailers),
-    IncomingBody(http::IncomingBody),
+    IncomingBody(exchange::IncomingBody),
     IncomingResponse(http::IncomingResponse),
     InputStream(InputStream),
     Network(Network),
-    OutgoingBody(http::OutgoingBody),
+    OutgoingBody(exchange::OutgoingBody),
     OutgoingRequest(http::OutgoingRequest),
     OutputStream(OutputStream),
     Pollable(Pollable),
@@ -115,11 +115,11 @@ kinds! {
     Fields(http::Fields),
     FutureResponse(http::FutureResponse),
     FutureTrailers(http::FutureTrailers),
-    IncomingBody(http::IncomingBody),
+    IncomingBody(exchange::IncomingBody),
     IncomingResponse(http::IncomingResponse),
     InputStream(InputStream) keeps |it| it.kept(),
     Network(Network),
-    OutgoingBody(http::OutgoingBody),
+    OutgoingBody(exchange::OutgoingBody),
     OutgoingRequest(http::OutgoingRequest),
     OutputStream(OutputStream) keeps |it| it.kept(),
     Pollable(Pollable),
@@ -145,16 +145,16 @@ pub(super) fn define<T: Kind>(
 ///
 /// # Errors
 /// The name is already defined.
-pub(super) fn define_ended<T: Kind + http::Ended>(
+pub(super) fn define_ended<T: Kind + exchange::Ended>(
     instance: &mut LinkerInstance<'_, Process>,
     name: &str,
 ) -> wasmtime::Result<()> {
     instance.resource_async(name, ResourceType::host::<T>(), |store, index| {
         let prepare = |process: &mut Process, index: u32| {
             trace!(process.guest, "{index}");
-            process.take(&Resource::<T>::new_own(index)).map(http::Ended::open)
+            process.take(&Resource::<T>::new_own(index)).map(exchange::Ended::open)
         };
-        let close = |process: &mut Process, open: &Option<u64>| http::close(process, *open);
+        let close = |process: &mut Process, open: &Option<u64>| exchange::close(process, *open);
         let (name, begin) = ("[resource-drop]", Guest::begin_call);
         Box::new(call_waiting(store, name, begin, index, prepare, close))
     })

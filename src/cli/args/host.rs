@@ -56,7 +56,7 @@ pub struct CallArgs {
 pub struct CallRunArgs(pub RunArgs);
 
 /// Options of a run that do not apply to a call.
-const NOT_FOR_CALLS: [&str; 2] = ["argv0", "stdin"];
+const NOT_FOR_CALLS: [&str; 3] = ["argv0", "invoke", "stdin"];
 
 impl CallRunArgs {
     fn change(command: Command) -> Command {

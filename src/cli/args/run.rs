@@ -88,6 +88,13 @@ pub struct RunArgs {
     #[arg(long, value_name = "NAME", help_heading = "Program")]
     pub argv0: Option<OsString>,
 
+    /// Call this export in place of the start function, and print what it returns: NAME(ARGUMENTS)
+    ///
+    /// Arguments and results are values of WAVE: 'add(1, 2)', 'greet("you", some(3), [{x: 1.5}])'. Without parentheses, ARGS
+    /// are the arguments. INTERFACE#NAME is a function of an interface of a component. A library's _initialize runs first.
+    #[arg(long, value_name = "CALL", help_heading = "Program")]
+    pub invoke: Option<String>,
+
     /// Set a variable (K=V), or pass one through (K); may be repeated. Others are not passed on
     #[arg(short, long, value_name = "K[=V]", help_heading = "Program")]
     pub env: Vec<OsString>,

@@ -65,6 +65,7 @@ impl RunArgs {
             toolchain,
             locked,
             argv0,
+            invoke,
             env,
             stdin: _,
             unknown_imports,
@@ -98,6 +99,7 @@ impl RunArgs {
         words.add_all("--toolchain", toolchain);
         words.flag("--locked", *locked);
         words.add_all("--argv0", argv0);
+        words.add_all("--invoke", invoke);
         words.add_all("--env", env);
         words.add("--stdin", stdin);
         words.add("--unknown-imports", value_name(unknown_imports));
@@ -199,7 +201,7 @@ mod tests {
     fn options_that_are_spelled_out_again_mean_the_same() {
         for line in [
             "run wc",
-            "run --toolchain a --toolchain b --argv0 x -e A=b -e C --worktree w::ro --dir a::/b::ro --dir c::c \
+            "run --toolchain a --toolchain b --argv0 x --invoke f(1) -e A=b -e C --worktree w::ro --dir a::/b::ro --dir c::c \
              --cwd /worktree/d --unknown-imports deny --on-missing native --native-time charged \
              --profile worktree --no-cache wc",
             "run --no-worktree --dir a::b --clock real --mtimes content --seed 0x10 wc",

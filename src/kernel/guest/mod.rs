@@ -89,6 +89,8 @@ pub struct Guest {
     environ: Vec<Vec<u8>>,
     /// The directories that it started with; the current directory is called `.`.
     preopens: Vec<Preopen>,
+    /// The call that it makes in place of its start function.
+    invoke: Option<Box<str>>,
     /// The current directory, whatever became of its descriptor. Unless the program is a module, the last
     /// preopen. `None` for a module with confined preopens.
     current_dir: Option<OpenDir>,
@@ -164,6 +166,8 @@ pub struct Startup {
     pub module_hash: Option<Digest>,
     /// The trees that were mounted with it, for the tape.
     pub trees: Vec<LaunchTree>,
+    /// The call that the program makes in place of its start function: `NAME(ARGUMENTS)`.
+    pub invoke: Option<String>,
 }
 
 impl Guest {
@@ -176,7 +180,8 @@ impl Guest {
         startup: Startup,
         image: &dyn Image,
     ) -> Result<Self, Box<BadPreopen>> {
-        let Startup { args, environ, stdio, preopens, program, module_hash, trees } = startup;
+        let Startup { args, environ, stdio, preopens, program, module_hash, trees, invoke } =
+            startup;
         let name = args.first().map(|name| String::from_utf8_lossy(name)).unwrap_or_default();
         let pid = machine.run.processes.add(Pid::MACHINE, &name);
         machine.run.stdio = stdio;
@@ -185,7 +190,15 @@ impl Guest {
         let is_module = mode == Mode::Module;
         let mut guest = Self::new(machine, pid, is_module, args, environ, preopens);
         guest.machine.run.processes.modules += u32::from(is_module);
-        guest.tape_spawn(Origin { program, path: None, module_hash, mode, trees });
+        guest.tape_spawn(Origin {
+            program,
+            path: None,
+            module_hash,
+            mode,
+            trees,
+            invoke: invoke.clone(),
+        });
+        guest.invoke = invoke.map(String::into_boxed_str);
         for stream in [Description::Stdin, Description::Stdout, Description::Stderr] {
             guest.push(stream);
         }
@@ -213,6 +226,7 @@ impl Guest {
             args,
             environ,
             preopens,
+            invoke: None,
             current_dir: None,
             ignores_sigpipe: false,
             args_charge: None,
@@ -388,6 +402,11 @@ impl Guest {
         } else {
             machine.trace_line(format_args!("[{pid}] {line}"));
         }
+    }
+
+    /// The call that the process makes in place of its start function: `NAME(ARGUMENTS)`.
+    pub fn invoke(&self) -> Option<&str> {
+        self.invoke.as_deref()
     }
 
     /// `args_get`, `args_sizes_get`: the arguments, without their closing NULs.

@@ -167,6 +167,7 @@ impl Guest {
                     module_hash,
                     mode,
                     trees: Vec::new(),
+                    invoke: None,
                 });
             }
             Err(_) => child.close_all(),

@@ -31,6 +31,8 @@ pub(super) struct Origin {
     pub mode: Mode,
     /// The trees that were mounted with it.
     pub trees: Vec<LaunchTree>,
+    /// The call that it makes in place of its start function.
+    pub invoke: Option<String>,
 }
 
 impl Guest {
@@ -276,6 +278,7 @@ impl Guest {
             stdin_bytes,
             module_hash: origin.module_hash,
             trees: origin.trees,
+            invoke: origin.invoke,
         })
     }
 }

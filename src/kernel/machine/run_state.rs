@@ -39,6 +39,8 @@ pub(crate) struct RunState {
     pub(super) limits_hit: Vec<Limit>,
     /// Programs that processes did not find.
     pub(in crate::kernel) missing_programs: Vec<String>,
+    /// What a call of an export returned.
+    pub(crate) returned: Option<serde_json::Value>,
 }
 
 impl RunState {
@@ -60,11 +62,19 @@ impl RunState {
             has_timed_out: false,
             limits_hit: Vec::new(),
             missing_programs: Vec::new(),
+            returned: None,
         }
     }
 }
 
 impl Machine {
+    /// What the call of an export returned in the last run: see [`Command::invoke`](crate::Command::invoke). Several
+    /// results are a list. Records are objects; a variant is its name, or an object of its name and its value; `none` is
+    /// null; what JSON has no numbers for are the strings `nan`, `inf` and `-inf`.
+    pub fn returned(&self) -> Option<&serde_json::Value> {
+        self.run.returned.as_ref()
+    }
+
     /// Starts a run, and the countdown of [`Limits::timeout`].
     pub(crate) fn start_run(&mut self) {
         let next = RunState::new(&self.limits, self.run.bell.for_next_run());

@@ -125,6 +125,16 @@ pub enum RunError {
         /// The name of the function.
         export: String,
     },
+    /// A call of an export cannot be made: see [`Command::invoke`](crate::Command::invoke).
+    #[error("cannot call {call} of {program}: {problem}")]
+    Invoke {
+        /// The program.
+        program: String,
+        /// The call.
+        call: String,
+        /// Why not.
+        problem: String,
+    },
     /// A preopened directory cannot be opened.
     #[error("cannot open the directory {path} for {program}: {errno}")]
     Preopen {
@@ -172,6 +182,7 @@ impl RunError {
         match &mut self {
             Self::NoStart { program, .. }
             | Self::BadStart { program, .. }
+            | Self::Invoke { program, .. }
             | Self::Preopen { program, .. }
             | Self::Memory { program, .. }
             | Self::Host { program, .. }

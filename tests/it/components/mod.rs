@@ -4,6 +4,7 @@
 mod cli;
 mod files;
 mod http;
+mod invoke;
 mod linking;
 mod random;
 mod runs;

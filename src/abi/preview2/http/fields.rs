@@ -2,8 +2,8 @@
 
 use wasmtime::component::Resource;
 
-use super::types::HeaderError;
 use crate::abi::preview2::call::{Halt, interface};
+use crate::abi::preview2::exchange::{Field, HeaderError, grow};
 use crate::abi::{Process, trace};
 use crate::kernel::machine::limits::{Limit, Stop};
 use crate::kernel::machine::memory::Charge;
@@ -37,9 +37,6 @@ const FORBIDDEN: [&str; 9] = [
 
 /// Bytes charged for a field beside its name and its value.
 const FIELD_BYTES: u64 = 64;
-
-/// A field, its name as the component spells it.
-pub type Field = (String, Vec<u8>);
 
 /// `wasi:http/types.fields`
 pub struct Fields {
@@ -81,18 +78,6 @@ fn charged(process: &mut Process, entries: &[Field]) -> Result<Charge, Halt> {
     let mut charge = process.guest.machine().run.memory.charge();
     grow(process, &mut charge, size(entries))?;
     Ok(charge)
-}
-
-/// Charges `bytes` more.
-///
-/// # Errors
-/// The limit of memory.
-pub fn grow(process: &mut Process, charge: &mut Charge, bytes: u64) -> Result<(), Halt> {
-    if charge.grow(bytes).is_ok() {
-        return Ok(());
-    }
-    process.guest.machine_mut().note_limit(Limit::Memory);
-    Err(Stop::Limit(Limit::Memory).into())
 }
 
 /// Checks the name of a field: a token (RFC 9110, 5.6.2) that belongs to components.

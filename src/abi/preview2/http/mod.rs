@@ -7,30 +7,20 @@
 //! Source: the WIT document `wasi:http` 0.2.
 
 mod body;
-mod exchange;
 mod fields;
 mod request;
 mod response;
-mod types;
 
-pub(super) use body::{IncomingBody, OutgoingBody, read, write};
-pub(super) use exchange::close;
 pub(super) use fields::Fields;
 pub(super) use request::{OutgoingRequest, RequestOptions};
 pub(super) use response::{FutureResponse, FutureTrailers, IncomingResponse};
-pub(super) use types::ErrorCode;
 
 use wasmtime::component::Resource;
 
 use super::call::{Functions, Halt, interface};
 use super::errors::{IoError, Origin};
+use super::exchange::ErrorCode;
 use crate::abi::{Process, trace};
-
-/// A resource behind which the host may have an open answer.
-pub(super) trait Ended {
-    /// The handle of the answer that is to be closed.
-    fn open(self) -> Option<u64>;
-}
 
 /// `incoming-request`: of servers.
 pub(super) enum IncomingRequest {}

@@ -2,12 +2,12 @@
 
 use wasmtime::component::Resource;
 
-use super::body::OutgoingBody;
-use super::exchange::{Body, Head, Shared, perform};
 use super::fields::{Fields, is_token};
 use super::response::FutureResponse;
-use super::types::{ErrorCode, Method, Scheme};
 use crate::abi::preview2::call::{Halt, interface};
+use crate::abi::preview2::exchange::{
+    Body, ErrorCode, Head, Method, OutgoingBody, Scheme, Shared, perform,
+};
 use crate::abi::{Process, trace};
 
 /// Nanoseconds of a millisecond.

@@ -2,12 +2,9 @@
 
 use wasmtime::component::Resource;
 
-use super::Ended;
-use super::body::{IncomingBody, Source};
-use super::exchange::Shared;
-use super::fields::{Field, Fields};
-use super::types::ErrorCode;
+use super::fields::Fields;
 use crate::abi::preview2::call::{Halt, interface};
+use crate::abi::preview2::exchange::{Ended, ErrorCode, Field, IncomingBody, Shared, Source};
 use crate::abi::preview2::poll::{Condition, Pollable};
 use crate::abi::{Process, trace};
 

@@ -6,14 +6,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
-use super::body::Source;
-use super::fields::Field;
 use super::types::{DnsErrorPayload, ErrorCode};
 use crate::abi::Process;
 use crate::abi::preview2::call::Halt;
 use crate::base::errno::Errno;
 use crate::kernel::guest::Fault;
 use crate::kernel::machine::memory::Charge;
+
+/// A field, its name as it is spelled.
+pub type Field = (String, Vec<u8>);
 
 /// An exchange: the request, its body and what comes back are resources of their own, and have it together.
 #[derive(Clone)]
@@ -47,6 +48,24 @@ pub struct Head {
     pub headers: Vec<Field>,
     pub connect_timeout_ms: Option<u64>,
     pub first_byte_timeout_ms: Option<u64>,
+}
+
+/// Where the bytes of an answer are.
+pub enum Source {
+    /// The host has them: a handle of `net.read`.
+    Handle(u64),
+    /// These are left.
+    Bytes(Vec<u8>),
+}
+
+impl Source {
+    /// What is to be closed if it is not read to its end.
+    pub fn handle(&self) -> Option<u64> {
+        match self {
+            Self::Handle(handle) => Some(*handle),
+            Self::Bytes(_) => None,
+        }
+    }
 }
 
 /// What a server answered.
