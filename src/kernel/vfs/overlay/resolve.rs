@@ -178,6 +178,7 @@ impl Overlay {
                         outside = dir != base.root;
                     }
                     rest = Rest { text: Cow::Owned(text), at: 0 };
+                    self.note_link_read(node);
                 }
                 _ if is_last => return finish(dir, name, Some(node)),
                 Body::Dir(_) => {
