@@ -23,9 +23,9 @@ impl Backend {
         encoding: Encoding,
         slots: u32,
     ) -> Result<Self, EngineError> {
-        let fail = |error: wasmtime::Error| EngineError(format!("{error:#}"));
         let settings = generator.settings(config, encoding, slots);
-        let engine = wasmtime::Engine::new(&settings).map_err(fail)?;
+        let engine = wasmtime::Engine::new(&settings);
+        let engine = engine.map_err(|error| EngineError(format!("{error:#}")))?;
         Ok(Self { engine, encoding })
     }
 

@@ -324,7 +324,6 @@ fn copy(source: &mut Place<'_>, target: &mut Place<'_>) -> Result<Copied, CopyEr
                 copied.left_out.extend(hidden.iter().map(|name| join(&below, name)));
             }
             FileType::RegularFile => {
-                target.clear(&to).map_err(target.failed("replace", &to))?;
                 copy_file(source, &from, target, &to)?;
                 copied.files += 1;
             }
@@ -349,8 +348,16 @@ fn copy_file(
     to: &str,
 ) -> Result<(), CopyError> {
     let new = OpenFlags { create: true, exclusive: true, write: true, ..OpenFlags::default() };
-    let is_executable = source.vfs.is_executable_at(source.vfs.host_base(), from, Follow::No);
-    let is_executable = is_executable.map_err(source.failed("examine", from))?;
+    // A file that is replaced keeps its permissions, as with `cp`.
+    let kind = target.kind(to).map_err(target.failed("examine", to))?;
+    let is_executable = if kind == Some(FileType::RegularFile) {
+        let found = target.vfs.is_executable_at(target.vfs.host_base(), to, Follow::No);
+        found.map_err(target.failed("examine", to))?
+    } else {
+        let found = source.vfs.is_executable_at(source.vfs.host_base(), from, Follow::No);
+        found.map_err(source.failed("examine", from))?
+    };
+    target.clear(to).map_err(target.failed("replace", to))?;
     let write = target.vfs.open(target.vfs.host_base(), to, new, target.now_ns);
     let write = write.map_err(target.failed("create", to))?;
     if is_executable {

@@ -15,6 +15,7 @@ mod replay_error;
 mod script;
 mod session;
 mod taped_changes;
+mod taped_made;
 mod taped_programs;
 mod timers;
 
@@ -32,7 +33,7 @@ pub use replay::{Replayed, replay};
 pub use replay_error::ReplayError;
 pub use session::{EmittedTape, TestbenchFinalize, TestbenchSession};
 pub use taped_changes::{
-    TapedChangesError, TapedConflict, changed_machine, make_taped_changes, taped_changes_are_made,
-    taped_worktree,
+    TapedChangesError, TapedConflict, changed_machine, make_taped_changes, taped_worktree,
 };
+pub use taped_made::taped_changes_are_made;
 pub use timers::{Elapsed, Interval, Sleep};

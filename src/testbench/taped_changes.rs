@@ -13,18 +13,17 @@ use serde_json::{Map, Value};
 use super::changes::{SET_NS, WRITTEN_NS, describe};
 use super::replay_error::ReplayError;
 use super::script::Script;
-use crate::base::ambient;
 use crate::base::digest::Digest;
 use crate::base::errno::Errno;
 use crate::kernel::machine::Machine;
 use crate::kernel::machine::config::MachineConfig;
 use crate::kernel::machine::limits::Limits;
 use crate::kernel::vfs::{
-    Base, DiffError, FileType, FileVersion, Follow, Listed, Listing, Metadata, Mount, Overlay,
-    SetTime, TimeScale, beneath,
+    Base, DiffError, FileType, FileVersion, Follow, Listed, Listing, Mount, Overlay, SetTime,
+    TimeScale, beneath,
 };
 use crate::store::StoreError;
-use crate::tape::{Kind, TapeError, TapeReader, TapeStore, TapedContent};
+use crate::tape::{Found, Kind, TapeError, TapeReader, TapeStore, TapedContent};
 
 /// The changes on a tape cannot be made.
 #[derive(thiserror::Error)]
@@ -99,18 +98,18 @@ fn conflict(path: &str, found: &'static str) -> TapedChangesError {
 }
 
 /// A time that is not shown.
-const NOW: u64 = 0;
+pub(super) const NOW: u64 = 0;
 
 /// A recorded change.
-struct Change {
-    path: String,
+pub(super) struct Change {
+    pub path: String,
     /// `added`, `modified`, `deleted` or `times`.
-    how: String,
-    detail: Map<String, Value>,
+    pub how: String,
+    pub detail: Map<String, Value>,
 }
 
 impl Change {
-    fn text(&self, field: &str) -> Option<&str> {
+    pub fn text(&self, field: &str) -> Option<&str> {
         self.detail.get(field).and_then(Value::as_str)
     }
 
@@ -118,12 +117,12 @@ impl Change {
         self.detail.get(field) == Some(&Value::Bool(true))
     }
 
-    fn time(&self, field: &str) -> SetTime {
+    pub fn time(&self, field: &str) -> SetTime {
         self.detail.get(field).and_then(Value::as_u64).map_or(SetTime::Keep, SetTime::At)
     }
 
     /// When its times were set.
-    fn set_ns(&self) -> u64 {
+    pub fn set_ns(&self) -> u64 {
         self.detail.get(SET_NS).and_then(Value::as_u64).unwrap_or(NOW)
     }
 
@@ -415,12 +414,12 @@ impl Making<'_> {
 }
 
 /// The taped form of `file`, whose bytes are not kept.
-fn content_of(_: &str, file: &FileVersion) -> Result<TapedContent, Errno> {
+pub(super) fn content_of(_: &str, file: &FileVersion) -> Result<TapedContent, Errno> {
     let (content_hash, len_bytes) = file.digest()?;
     Ok(TapedContent { content_hash, len_bytes, withheld_by: None })
 }
 
-fn relative(path: &str) -> &str {
+pub(super) fn relative(path: &str) -> &str {
     path.trim_start_matches('/')
 }
 
@@ -448,93 +447,11 @@ fn expect_made(vfs: &mut Overlay, changes: &[Change]) -> Result<(), TapedChanges
     if conflicts.is_empty() { Ok(()) } else { Err(TapedChangesError::Conflicts(conflicts)) }
 }
 
-/// The metadata of `path`, following no links: recorded paths have none.
-///
-/// # Errors
-/// `ENOTDIR` if a component is not a directory, and the errnos of `stat`.
-fn stat_in_place(vfs: &mut Overlay, path: &str) -> Result<Metadata, Errno> {
-    let base = vfs.host_base();
-    for (end, _) in path.match_indices('/') {
-        if vfs.stat(base, &path[..end], Follow::No)?.file_type != FileType::Directory {
-            return Err(Errno::Notdir);
-        }
-    }
-    vfs.stat(base, path, Follow::No)
-}
-
-/// Whether `vfs` has the state after `changes`: contents, links, execute permissions, and no deleted paths.
-///
-/// # Errors
-/// [`TapedChangesError::Diff`] if something cannot be read.
-fn is_made(mut fork: Overlay, changes: &[Change]) -> Result<bool, TapedChangesError> {
-    let base = fork.host_base();
-    let there: HashSet<&str> =
-        changes.iter().filter(|it| it.how != "deleted").map(|it| &*it.path).collect();
-    let mut left: HashMap<&str, &Change> = HashMap::new();
-    for change in changes {
-        let (path, file_type) = (relative(&change.path), change.text("file_type"));
-        let found = stat_in_place(&mut fork, path);
-        let is_as_left = match (&*change.how, file_type) {
-            ("deleted", _) => there.contains(&*change.path) || found.is_err(),
-            ("times", _) => match change.time("mtime_ns") {
-                // A time of the run's clock was applied as the time of the apply, which the tape does not have.
-                SetTime::At(mtime_ns) => {
-                    let is_of_clock = fork.is_clock_time(mtime_ns, change.set_ns());
-                    let is_date = !is_of_clock && mtime_ns <= ambient::wall_now_ns();
-                    found.is_ok_and(|it| !is_date || it.times.mtim == mtime_ns)
-                }
-                _ => found.is_ok(),
-            },
-            (_, Some("dir")) => found.is_ok_and(|it| it.file_type == FileType::Directory),
-            (_, Some("file" | "link")) => {
-                left.insert(&change.path, change);
-                found.is_ok()
-            }
-            _ => false,
-        };
-        if !is_as_left {
-            return Ok(false);
-        }
-    }
-    // After unlinking, the diff describes what was there.
-    for path in left.keys() {
-        if fork.unlink(base, relative(path), NOW).is_err() {
-            return Ok(false);
-        }
-    }
-    for entry in fork.diff()? {
-        let Kind::Change { path, change, detail } = describe(&fork, &entry, content_of)? else {
-            continue;
-        };
-        let Some(expected) = left.remove(&*path).filter(|_| change == "deleted") else {
-            return Ok(false);
-        };
-        let fields = ["content_hash", "executable", "target", "file_type"];
-        let is_same = |field: &&str| {
-            let before =
-                if *field == "file_type" { (*field).to_owned() } else { format!("before_{field}") };
-            detail.get(&before) == expected.detail.get(*field)
-        };
-        if !fields.iter().all(is_same) {
-            return Ok(false);
-        }
-    }
-    Ok(left.is_empty())
-}
-
-/// Whether `vfs` already has the state after the run on the tape at `path`. Then [`make_taped_changes`] would find
-/// conflicts.
-///
-/// # Errors
-/// [`TapedChangesError`].
-pub fn taped_changes_are_made(path: &Path, vfs: &Overlay) -> Result<bool, TapedChangesError> {
-    let mut fork = vfs.clone();
-    let changes = read_changes(path, &mut fork)?;
-    is_made(fork, &changes)
-}
-
 /// Reads the changes on the tape at `path`, and sets the time scale of its machine in `vfs`.
-fn read_changes(path: &Path, vfs: &mut Overlay) -> Result<Vec<Change>, TapedChangesError> {
+pub(super) fn read_changes(
+    path: &Path,
+    vfs: &mut Overlay,
+) -> Result<Vec<Change>, TapedChangesError> {
     let mut changes = Vec::new();
     for record in TapeReader::open(path)? {
         match record?.kind {
@@ -544,6 +461,9 @@ fn read_changes(path: &Path, vfs: &mut Overlay) -> Result<Vec<Change>, TapedChan
             }
             Kind::Change { path, change, detail } => {
                 changes.push(Change { path, how: change, detail });
+            }
+            Kind::FileStat { found: Found::Entry { mtime_ns: Some(mtime_ns), .. }, .. } => {
+                vfs.note_recorded_time(mtime_ns);
             }
             _ => {}
         }

@@ -119,10 +119,15 @@ impl Shell {
     /// a signal to this process ends the child.
     pub async fn end_with(&mut self, pid: Pid, is_last: bool) -> Run<u8> {
         if is_last && self.traps.is_empty() {
-            // It is a child of this process.
-            let _ = self.guest.proc_become(pid);
+            self.give_place_to(pid);
         }
         self.wait_for(pid).await
+    }
+
+    /// Lets the child `pid` take the place of this process: a signal to this process ends the child.
+    pub fn give_place_to(&mut self, pid: Pid) {
+        // It cannot fail for a child of this process.
+        let _ = self.guest.proc_become(pid);
     }
 
     /// Reaps background children that have ended, so that they do not count as processes.

@@ -93,8 +93,7 @@ impl Shell {
         let mut pids = Vec::with_capacity(parts.len());
         let started = self.start_parts(parts, &mut pids).await;
         if let Some(pid) = pids.last().filter(|_| is_job && started.is_ok()) {
-            // It is a child of this process.
-            let _ = self.guest.proc_become(*pid);
+            self.give_place_to(*pid);
         }
         let (mut last, mut failed) = (0, 0);
         for pid in pids {

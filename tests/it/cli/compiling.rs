@@ -220,3 +220,23 @@ fn compile_subcommand_is_hidden() {
     let unknown = call(folder.path(), &["frobnicate"]);
     assert!(!stderr(&unknown).contains("compile-module"), "{}", stderr(&unknown));
 }
+
+/// What a user sees while a module is compiled for the first time. `script` gives the command a terminal.
+#[cfg(target_os = "linux")]
+#[test]
+fn shell_and_session_show_on_a_terminal_that_they_compile() {
+    use crate::support::{bash, has};
+    if !has("script", "shell_and_session_show_on_a_terminal_that_they_compile") {
+        return;
+    }
+    let folder = scratch();
+    let on_terminal = r#"export TERM=xterm BELLJAR_HOME="$PWD/home"; mkdir -m 700 home
+        "$0" sandbox create --id box --worktree . > /dev/null
+        see() { BELLJAR_CACHE_DIR="$PWD/$1" script -qec "'$0' $2" /dev/null < /dev/null; }
+        see one "sh -c 'awk 1 /dev/null'" > one.out; see two "sandbox exec box awk 1 /dev/null" > two.out"#;
+    assert!(bash(folder.path(), on_terminal).status.success());
+    for name in ["one.out", "two.out"] {
+        let shown = std::fs::read_to_string(folder.path().join(name)).unwrap();
+        assert!(shown.contains("compiling awk ("), "{name}: {shown:?}");
+    }
+}

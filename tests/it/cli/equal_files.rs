@@ -297,3 +297,54 @@ fn new_file_is_not_joined_with_an_equal_file_that_has_other_names() {
         assert_eq!(outside, "same", "{script}");
     }
 }
+
+/// A kill after the commit leaves the disk with the changes, and a session that does not know it. Regression: an equal
+/// file in the place of the one that was replaced was taken for that one, so the files were a conflict, or exchanged again.
+#[test]
+fn equal_file_that_a_killed_apply_had_put_in_place_is_no_conflict() {
+    for script in ["mv a b", "cat a b; mv a b", "ln -f a b", "mv a t; mv b a; mv t b", "mv l m"] {
+        let bench = session();
+        assert!(bench.sh(script).status.success());
+        let keep = "cp -a ../home ../kept";
+        let put_back = "rm -r ../home && mv ../kept ../home";
+        assert!(bash(&bench.tree(), keep).status.success());
+        bench.done(&["apply", "box"]);
+        let wanted = attributes(&bench.tree());
+        assert!(bash(&bench.tree(), put_back).status.success());
+        bench.done(&["apply", "box"]);
+        assert_eq!(attributes(&bench.tree()), wanted, "{script}");
+        let again = stderr(&bench.call(&["apply", "box"]));
+        assert!(again.contains("changed nothing"), "{script}: {again}");
+    }
+}
+
+/// A file that was moved, and then written with the content that it has.
+#[test]
+fn moved_file_that_was_written_with_equal_content_is_new_and_keeps_its_mode() {
+    use std::os::unix::fs::MetadataExt;
+    for script in ["mv a k; cp b k", "mv a c; cat b > c", "mv a k; touch k"] {
+        let to = &script[5..6];
+        let is_right = |tree: &Path, how: &str| {
+            let found = tree.join(to).symlink_metadata().unwrap();
+            let other = tree.join("b").symlink_metadata().unwrap();
+            assert_eq!(found.mode() & 0o777, 0o600, "{how}: {script}");
+            assert!(found.mtime() > 1_600_000_000, "{how}: {script}: {}", found.mtime());
+            assert_eq!(other.mtime(), 1_262_304_000, "{how}: {script}");
+            assert!(!tree.join("a").exists(), "{how}: {script}");
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let tree = folder.path().join("tree");
+        std::fs::create_dir(&tree).unwrap();
+        sown(&tree);
+        let record = ["record", "--tape", "t", "--worktree", "tree", "--", "sh", "-c", script];
+        succeed(folder.path(), &record);
+        for _ in 0..2 {
+            succeed(folder.path(), &["apply", "t", "--worktree", "tree"]);
+            is_right(&tree, "apply TAPE");
+        }
+        let bench = session();
+        assert!(bench.sh(script).status.success());
+        bench.done(&["apply", "box"]);
+        is_right(&bench.tree(), "sandbox apply");
+    }
+}

@@ -473,3 +473,35 @@ fn empty_file_that_was_read_and_filled_is_a_conflict() {
     assert!(stderr(&refused).contains("config.h changed on the disk"), "{}", stderr(&refused));
     assert!(!bench.at("out").exists());
 }
+
+/// Regression: only files that were read counted, though the text of a link decides which file that is.
+#[cfg(unix)]
+#[test]
+fn symbolic_link_that_was_read_and_changed_on_the_disk_is_a_conflict() {
+    use crate::support::bash;
+    let sown =
+        "echo 1 > a; echo 2 > b; mkdir d e; echo 3 > d/f; echo 4 > e/f; ln -s a l; ln -s d m";
+    for (script, link, is_conflict) in [
+        ("readlink l > out", "l", true),
+        ("cat l > out", "l", true),
+        ("cat m/f > out", "m", true),
+        ("cat l > out", "m", false),
+        ("[ -h l ] && echo yes > out", "l", false),
+    ] {
+        let bench = Bench::new(&[]);
+        assert!(bash(&bench.tree(), sown).status.success());
+        bench.done(&["refresh", "box"]);
+        assert!(bench.sh(script).status.success(), "{script}");
+        assert!(bash(&bench.tree(), &format!("ln -sfn b {link}")).status.success());
+        let output = bench.call(&["apply", "box"]);
+        assert_eq!(!output.status.success(), is_conflict, "{script}: {}", stderr(&output));
+        assert_eq!(bench.at("out").exists(), !is_conflict, "{script}");
+        if is_conflict {
+            let told = format!("because {link} changed on the disk since it was read");
+            assert!(stderr(&output).contains(&told), "{script}: {}", stderr(&output));
+            bench.done(&["refresh", "box"]);
+            bench.done(&["apply", "box"]);
+            assert!(bench.at("out").exists(), "{script}");
+        }
+    }
+}

@@ -230,6 +230,27 @@ fn a_stack_overflow_has_a_short_backtrace() {
     assert!(message.lines().count() < 8, "{message}");
 }
 
+/// `script` gives the command a terminal.
+#[cfg(target_os = "linux")]
+#[test]
+fn errors_are_coloured_on_a_terminal_unless_no_color_is_set() {
+    use crate::support::{bash, has};
+    if !has("script", "errors_are_coloured_on_a_terminal_unless_no_color_is_set") {
+        return;
+    }
+    let folder = scratch();
+    for (settings, is_coloured) in
+        [("TERM=xterm", true), ("TERM=xterm NO_COLOR=1", false), ("TERM=dumb", false)]
+    {
+        let script = format!(
+            "unset NO_COLOR; {settings} script -qec \"'$0' run ./nowhere.wasm\" /dev/null < /dev/null"
+        );
+        let shown = stdout(&bash(folder.path(), &script));
+        assert!(shown.contains("nowhere.wasm"), "{settings}: {shown:?}");
+        assert_eq!(shown.contains("\u{1b}["), is_coloured, "{settings}: {shown:?}");
+    }
+}
+
 #[cfg(unix)]
 mod bytes {
     use std::ffi::{OsStr, OsString};

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use super::Place;
+use super::{Place, at};
 use crate::support::{belljar, stderr};
 
 /// Regression: the times of applied files followed the order of their names.
@@ -32,8 +32,8 @@ fn rewrite_with_equal_content_sets_the_time_and_is_reported() {
     assert!(stderr(&output).contains(told), "{}", stderr(&output));
     place.applied(script);
     assert!(place.modified("same") < place.modified("touched"));
-    assert!(place.modified("same") > super::at(1000));
-    assert_eq!(place.modified("read"), super::at(0));
+    assert!(place.modified("same") > at(1000));
+    assert_eq!(place.modified("read"), at(0));
     assert_eq!(std::fs::read_to_string(place.tree().join("same")).unwrap(), "text\n");
 }
 
@@ -45,7 +45,7 @@ fn copied_times_are_times_of_the_disk() {
     place.applied(
         "cp -p old copy; echo > new; touch -r new twin; touch -d 2001-02-03T04:05:06Z fixed",
     );
-    assert_eq!(place.modified("copy"), super::at(5));
+    assert_eq!(place.modified("copy"), at(5));
     assert_eq!(place.modified("twin"), place.modified("new"));
     assert!(place.modified("new") <= SystemTime::now());
     let fixed = place.modified("fixed").duration_since(SystemTime::UNIX_EPOCH).unwrap();
@@ -92,7 +92,7 @@ fn a_clock_that_starts_earlier_shows_older_files() {
         "[ old -nt older ] && echo later; echo > new; [ new -nt old ] && echo new; cp -p old copy";
     let printed = place.output(&[&start[..], &["-c", script]].concat());
     assert_eq!(crate::support::stdout(&printed), "later\nnew\n");
-    assert_eq!(place.modified("copy"), super::at(10));
+    assert_eq!(place.modified("copy"), at(10));
 }
 
 #[cfg(unix)]
@@ -103,7 +103,7 @@ fn hard_link_of_a_file_rewritten_with_equal_content_keeps_its_time() {
     std::fs::hard_link(place.tree().join("a"), place.folder.path().join("other")).unwrap();
     place.applied("echo text > a");
     let other = std::fs::metadata(place.folder.path().join("other")).unwrap();
-    assert_eq!(other.modified().unwrap(), super::at(0));
+    assert_eq!(other.modified().unwrap(), at(0));
 }
 
 #[test]
@@ -155,14 +155,14 @@ fn file_written_and_moved_has_the_time_of_the_write() {
             } else {
                 place.applied(script);
             }
-            assert!(place.modified("g") > super::at(1000), "{script}: {:?}", place.modified("g"));
+            assert!(place.modified("g") > at(1000), "{script}: {:?}", place.modified("g"));
             assert_eq!(std::fs::read_to_string(place.tree().join("g")).unwrap(), "new");
         }
         // A file that was only moved keeps its time.
         let place = Place::new();
         place.edit("b", "new", 0);
         place.applied("mv b g");
-        assert_eq!(place.modified("g"), super::at(0));
+        assert_eq!(place.modified("g"), at(0));
     }
 }
 
@@ -196,13 +196,13 @@ fn a_moved_file_keeps_its_time_where_an_equal_one_took_its_name() {
         let place = Place::new();
         place.edit("out", "1\n", 5);
         place.applied(script);
-        assert_eq!(place.modified("bak"), super::at(5), "{script}");
-        assert!(place.modified("out") > super::at(5), "{script}");
+        assert_eq!(place.modified("bak"), at(5), "{script}");
+        assert!(place.modified("out") > at(5), "{script}");
     }
     let place = Place::new();
     place.edit("out", "1\n", 5);
     place.applied("mv out bak; cp -p bak out");
-    assert_eq!(["bak", "out"].map(|name| place.modified(name)), [super::at(5); 2]);
+    assert_eq!(["bak", "out"].map(|name| place.modified(name)), [at(5); 2]);
 }
 
 /// Regression: the files got the time of the apply, later than files written after them.
@@ -225,4 +225,55 @@ fn copied_times_of_a_session_survive_refresh_and_apply() {
     session.exec("cp -p e g");
     session.apply();
     assert_eq!(place.modified("g"), place.modified("e"));
+}
+
+/// Regression: a time that the session's clock had shown before a refresh became the time of the apply, so that make
+/// took the output for newer than the source that the user had edited.
+#[test]
+fn time_copied_from_before_a_refresh_stays_older_than_the_edit() {
+    for copy in [
+        "cp -p /tmp/out out",
+        "cp /tmp/out out; touch -r /tmp/out out",
+        "tar xf /tmp/out.tar",
+        "cp /tmp/out out; touch -d @$(cat /tmp/when) out",
+    ] {
+        let place = Place::new();
+        place.edit("old", "1", 0);
+        let session = place.session();
+        session.exec(
+            "echo o > out; cp -p out /tmp/out; tar cf /tmp/out.tar out; stat -c %Y out > /tmp/when; \
+             rm out; sleep 5",
+        );
+        std::fs::write(place.tree().join("src"), "edit").unwrap();
+        session.refresh();
+        let decision = "test out -ot src && test out -nt old";
+        session.exec(&format!("{copy}; {decision}; echo > new"));
+        session.apply();
+        let [old, out, src, new] = ["old", "out", "src", "new"].map(|name| place.modified(name));
+        assert!(old < out && out < src && src < new, "{copy}: {:?}", [old, out, src, new]);
+        // A second apply does not move it.
+        session.exec(&format!("{copy}; echo > newer"));
+        session.apply();
+        assert!(old < place.modified("out") && place.modified("out") < src, "{copy}");
+    }
+}
+
+/// Regression: the time was computed from the one that the run was shown, which a clock of 2000 rounds.
+#[test]
+fn copied_time_of_a_recorded_run_is_that_of_the_original_under_an_early_clock() {
+    for start in ["2024-02-29T00:00:00Z", "2000-06-01T00:00:00Z", "1995-01-01T00:00:00Z"] {
+        let place = Place::new();
+        place.edit("a", "1", 0);
+        let exact = at(0) + std::time::Duration::from_nanos(123_456_789);
+        let file = std::fs::File::options().write(true).open(place.tree().join("a")).unwrap();
+        file.set_modified(exact).unwrap();
+        let tape = place.folder.path().join("t.tape").display().to_string();
+        let record = ["record -q", "--tape", &tape, "--start-at", start, "--", "sh", "-c"];
+        place.output(&[&record[..], &["cp -p a c"]].concat());
+        for _ in 0..2 {
+            let apply = belljar(&place.tree()).args(["apply", "-q", &tape]).output().unwrap();
+            assert!(apply.status.success(), "{}", stderr(&apply));
+            assert_eq!(place.modified("c"), exact, "{start}");
+        }
+    }
 }

@@ -153,6 +153,31 @@ fn copy_of_an_executable_file_is_executable() {
     assert_eq!(mode("made.out") & 0o100, 0o100);
 }
 
+/// Regression: an executable file over one of mode 600 gave it mode 700.
+#[cfg(unix)]
+#[test]
+fn copy_over_a_file_keeps_its_permissions() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let host = tempfile::tempdir().unwrap();
+    let file = |name: &str| host.path().join(name);
+    for (name, mode) in [("private", 0o600), ("tool", 0o755)] {
+        fs::write(file(name), "old").unwrap();
+        fs::set_permissions(file(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let mut sandbox = new();
+    sh(&mut sandbox, "cd /tmp && echo new > text && cp text script && chmod +x script");
+    sandbox.copy_out("/tmp/script", &file("private")).unwrap();
+    sandbox.copy_out("/tmp/text", &file("tool")).unwrap();
+    let mode = |name: &str| fs::metadata(file(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode("private"), mode("tool")), (0o600, 0o755));
+    assert_eq!(fs::read_to_string(file("private")).unwrap(), "new\n");
+    // And into a session.
+    sandbox.copy_in(&file("tool"), "/tmp/text").unwrap();
+    sandbox.copy_in(&file("private"), "/tmp/script").unwrap();
+    sh(&mut sandbox, "test -x /tmp/script && ! test -x /tmp/text");
+}
+
 #[cfg(unix)]
 #[test]
 fn copy_omits_and_lists_special_files() {

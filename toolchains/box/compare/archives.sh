@@ -71,3 +71,14 @@ trees gzip
 reads 'hello\n'
 same sh -c 'gzip | gunzip'
 same gzip -d
+# Links out of the directory are made at last: nothing is written through them.
+both sh -c 'PATH=/usr/bin:/bin; mkdir evil out in; ln -s ../out evil/l; ln -s a evil/m; tar cf evil.tar -C evil l m; rm evil/l; mkdir evil/l; echo evil > evil/l/f; tar rf evil.tar -C evil l/f; rm -r evil'
+same tar xf evil.tar -C in
+trees 'tar x of a link that leads out'
+both sh -c 'PATH=/usr/bin:/bin; rm -r in; mkdir in; ln -s .. in/up; ln -s /nowhere in/abs; tar cf links.tar -C in up abs; rm -r in; mkdir in'
+same tar xf links.tar -C in
+trees 'tar x of links'
+# The permission that was set comes along.
+both sh -c 'PATH=/usr/bin:/bin; echo x > run; chmod +x run'
+same sh -c 'gzip run && chmod +x run.gz && gunzip run.gz && [ -x run ]'
+trees 'gunzip of an executable'

@@ -73,3 +73,7 @@ p -p1 -i garbage.patch
 p -p1 -i empty.patch
 p -p1 -i nowhere.patch
 trees 'patch at last'
+fresh
+both sh -c 'cp w/c.c w/c.old; ln w/c.c w/other.c; ln w/c.old w/old.c; printf "%s\n" "--- a/c.c" "+++ b/c.c" "@@ -1,2 +1,2 @@" "-int x;" "+int x = 1;" " int y;" > w/names.patch'
+p -p1 -i names.patch
+trees 'patch of a file with two names'

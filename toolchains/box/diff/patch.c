@@ -292,6 +292,25 @@ static char *with_suffix(const char *path, const char *end) {
     return longer;
 }
 
+// Writes a file beside, which takes the place of `path`: further names of that keep what they have.
+static void replace_bytes(const char *path, const struct bytes *bytes) {
+    size_t len;
+    const char *name = last_part(path, &len);
+    struct bytes beside = {0};
+    append(&beside, path, name - path);
+    append(&beside, ".patch~", 7);
+    append(&beside, name, len);
+    bool executable = get_executable(path, true);
+    write_bytes(beside.at, bytes);
+    bool failed = executable != get_executable(beside.at, true) && set_executable(beside.at, executable);
+    if (failed || rename(beside.at, path)) {
+        int error = errno;
+        unlink(beside.at);
+        die("**** Can't rename file %s to %s : %s", beside.at, path, strerror(error));
+    }
+    free(beside.at);
+}
+
 static void make_parents_of(const char *path) {
     size_t len;
     char *dir = copy_text(path), *name = (char *)last_part(dir, &len);
@@ -340,10 +359,13 @@ static void finish_target(struct target *target, bool removes, bool was_there) {
     } else if (!made.len && (removes || removes_empty) && !keeps_empty && !output_path) {
         if (was_there && unlink(to)) die("**** Can't remove file %s : %s", to, strerror(errno));
     } else {
-        bool executable = was_there && get_executable(target->path, true);
         if (!was_there) make_parents_of(to);
-        write_bytes(to, &made);
-        if (executable) set_executable(to, true);
+        if (was_there && !output_path) {
+            replace_bytes(to, &made);
+        } else {
+            write_bytes(to, &made);
+            if (was_there && get_executable(target->path, true)) set_executable(to, true);
+        }
     }
     free(made.at);
 }

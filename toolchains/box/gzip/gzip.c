@@ -116,6 +116,8 @@ static int replace(const char *path, FILE *in, const struct stat *stat_) {
     if (status == 1) {
         unlink(name);
     } else {
+        bool executable = get_executable(path, true);
+        if (executable != get_executable(name, true) && set_executable(name, executable)) status = warn_path(name);
         struct timespec times[2] = {stat_->st_atim, stat_->st_mtim};
         utimensat(AT_FDCWD, name, times, 0);
         if (verbose) fprintf(stderr, "%s:\treplaced with %s\n", path, name);

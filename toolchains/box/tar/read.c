@@ -233,6 +233,56 @@ static void extract_file(const struct member *member, const char *place) {
 static struct texts dirs;
 static int64_t *dir_times;
 
+// Links that may lead out of the current directory are made at last, as GNU tar does: until then an empty file is in
+// the place of each, so that no member is written through it.
+static struct late_link {
+    char *place, *target;
+    int64_t time;
+    ino_t ino;
+} *late_links;
+static size_t late_link_count;
+
+static bool may_lead_out(const char *target) {
+    if (*target == '/') return true;
+    for (const char *at = target; at; at = strchr(at, '/')) {
+        at += strspn(at, "/");
+        if (strncmp(at, "..", 2) == 0 && (at[2] == '/' || !at[2])) return true;
+    }
+    return false;
+}
+
+static void extract_link(const char *target, const char *place, int64_t time) {
+    if (!may_lead_out(target)) {
+        if (symlink(target, place)) fail(place, "Cannot create symlink");
+        return;
+    }
+    struct stat stat_;
+    int fd = open(place, O_WRONLY | O_CREAT | O_EXCL, 0666);
+    if (fd < 0 || fstat(fd, &stat_)) {
+        fail(place, "Cannot create symlink");
+        if (fd >= 0) close(fd);
+        return;
+    }
+    close(fd);
+    late_links = grow(late_links, (late_link_count + 1) * sizeof *late_links);
+    late_links[late_link_count++] = (struct late_link){copy_text(place), copy_text(target), time, stat_.st_ino};
+}
+
+static void make_late_links(void) {
+    for (size_t i = 0; i < late_link_count; i++) {
+        struct late_link *link_ = &late_links[i];
+        struct stat stat_;
+        // A later member may have taken the place.
+        bool is_there = lstat(link_->place, &stat_) == 0 && S_ISREG(stat_.st_mode) && stat_.st_ino == link_->ino;
+        if (is_there && (unlink(link_->place) || symlink(link_->target, link_->place))) fail(link_->place, "Cannot create symlink");
+        struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, {.tv_sec = link_->time}};
+        if (is_there && !tar_options.no_times) utimensat(AT_FDCWD, link_->place, times, AT_SYMLINK_NOFOLLOW);
+        free(link_->place);
+        free(link_->target);
+    }
+    free(late_links);
+}
+
 static void extract(const struct member *member) {
     const char *place = place_of(member->name);
     if (!place) {
@@ -258,7 +308,7 @@ static void extract(const struct member *member) {
     if (is_there && (S_ISDIR(stat_.st_mode) ? rmdir : unlink)(place)) fail(place, "Cannot unlink");
     const char *target = member->type == '1' ? place_of(member->target) : member->target;
     switch (member->type) {
-        case '2': if (symlink(target, place)) fail(place, "Cannot create symlink"); break;
+        case '2': extract_link(target, place, member->time); break;
         case '1': if (!target || link(target, place)) fail(place, "Cannot hard link"); return;
         case '0': case '7': extract_file(member, place); break;
         default:
@@ -292,6 +342,7 @@ void tar_read(FILE *file, bool extracts) {
         free(member.name);
         free(member.target);
     }
+    make_late_links();
     for (size_t i = dirs.count; i-- > 0 && !tar_options.no_times;) {
         struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, {.tv_sec = dir_times[i]}};
         utimensat(AT_FDCWD, dirs.at[i], times, AT_SYMLINK_NOFOLLOW);

@@ -1,7 +1,7 @@
 //! Times of a paused clock of which the disk's are known: a program that copies one, as `cp -p` does, means the disk's,
 //! also when no file shows it any more.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::{Deserialize, Serialize};
 
@@ -88,6 +88,9 @@ pub(in crate::kernel::vfs) struct KnownTimes {
     pub refreshes: Vec<Refresh>,
     /// What applies made of the times of writes.
     pub applied: AppliedTimes,
+    /// Times that files of the disk showed to a recorded run, with those that they had on the disk, where the scale
+    /// alone does not lead back to these.
+    pub recorded: HashMap<u64, u64>,
 }
 
 impl KnownTimes {
@@ -96,5 +99,66 @@ impl KnownTimes {
     pub(super) fn on_disk(&self, ns: u64) -> Option<u64> {
         let of_refresh = self.refreshes.iter().find_map(|refresh| refresh.hidden(ns));
         of_refresh.or_else(|| self.applied.on_disk(ns))
+    }
+
+    /// The times on the disk for `shown`, which the clock showed before the last refresh: before what that refresh took
+    /// in, after what was known earlier, in their order. Times after the last refresh are left out.
+    pub(super) fn before_refreshes(&self, shown: &BTreeSet<u64>) -> HashMap<u64, u64> {
+        // By the limits on the disk, which are those of all times between two known ones.
+        let mut between: BTreeMap<(u64, u64), Vec<u64>> = BTreeMap::new();
+        for ns in shown {
+            let later = self.refreshes.iter().filter(|refresh| refresh.shown_ns >= *ns);
+            let Some(next) = later.min_by_key(|refresh| refresh.shown_ns) else { continue };
+            let ended = self.refreshes.iter().filter_map(|refresh| {
+                let end_ns = refresh.shown_ns.saturating_add(refresh.span_ns);
+                (end_ns <= *ns).then_some((end_ns, refresh.until_ns))
+            });
+            let applied = self.applied.0.range(..=ns).next_back();
+            let before = ended.chain(applied.map(|(shown, disk)| (*shown, *disk))).max();
+            let after_ns = before.map_or(0, |(_, disk_ns)| disk_ns);
+            between.entry((after_ns, next.since_ns)).or_default().push(*ns);
+        }
+        let mut on_disk = HashMap::new();
+        for ((after_ns, until_ns), times) in between {
+            for (rank, ns) in (0..).zip(&times) {
+                let later = times.len() as u64 - 1 - rank;
+                let last = until_ns.saturating_sub(later.saturating_mul(APPLIED_STEP_NS));
+                on_disk.insert(*ns, last.max(after_ns.saturating_add(rank + 1)));
+            }
+        }
+        on_disk
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_before_a_refresh_is_before_what_it_took_in_and_after_what_was_applied() {
+        let refresh = |since_ns, shown_ns| Refresh {
+            mount: 0,
+            since_ns,
+            until_ns: since_ns + 10_000,
+            shown_ns,
+            span_ns: 100,
+        };
+        let mut known =
+            KnownTimes { refreshes: vec![refresh(50_000, 9_000)], ..KnownTimes::default() };
+        let on_disk = |known: &KnownTimes, shown: &[u64]| {
+            let found = known.before_refreshes(&shown.iter().copied().collect());
+            shown.iter().map(|ns| found.get(ns).copied()).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            on_disk(&known, &[10, 8_999, 9_000, 9_001]),
+            [Some(48_000), Some(49_000), Some(50_000), None]
+        );
+        known.applied.note(8_000, 49_500);
+        assert_eq!(
+            on_disk(&known, &[8_001, 8_500, 9_000]),
+            [Some(49_501), Some(49_502), Some(50_000)]
+        );
+        known.refreshes.push(refresh(90_000, 10_100));
+        assert_eq!(on_disk(&known, &[9_100, 10_100]), [Some(89_000), Some(90_000)]);
     }
 }

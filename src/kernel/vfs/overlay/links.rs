@@ -76,12 +76,26 @@ impl Overlay {
         self.create(target.dir, Body::Symlink(text.into()), &target.name, now).map(drop)
     }
 
+    /// Records that the text of the symbolic link `id` was used: a change of it on the disk is a conflict for an apply.
+    pub(super) fn note_link_read(&mut self, id: NodeId) {
+        let node = self.node(id);
+        let is_new = node.origin.as_ref().is_some_and(|origin| !origin.was_read);
+        // Checked first: a mutable access copies what clones share.
+        if is_new
+            && matches!(node.body, Body::Symlink(_))
+            && let Some(origin) = &mut self.node_mut(id).origin
+        {
+            origin.was_read = true;
+        }
+    }
+
     /// Returns the text of a symbolic link.
     ///
     /// # Errors
     /// `EINVAL` if it is not a symbolic link; `EILSEQ` if its text is not UTF-8; and those of [`Base`].
     pub fn read_link(&mut self, base: Base, path: &str) -> Result<&str, Errno> {
         let id = self.lookup(base, path, Follow::No)?;
+        self.note_link_read(id);
         match &self.node(id).body {
             Body::Symlink(target) => Ok(target),
             Body::Special(FileType::SymbolicLink) => Err(Errno::Ilseq),

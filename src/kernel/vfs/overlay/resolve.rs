@@ -174,10 +174,10 @@ impl Overlay {
                     if target.starts_with('/') {
                         // An absolute link starts at the root, where `..` is the root.
                         from_top = true;
-                        dir = self.root();
-                        outside = dir != base.root;
+                        (dir, outside) = (self.root(), self.root() != base.root);
                     }
                     rest = Rest { text: Cow::Owned(text), at: 0 };
+                    self.note_link_read(node);
                 }
                 _ if is_last => return finish(dir, name, Some(node)),
                 Body::Dir(_) => {

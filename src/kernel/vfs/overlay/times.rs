@@ -192,8 +192,9 @@ impl DiskTimes {
 impl Overlay {
     /// The conversion for an apply at the present time.
     pub(in crate::kernel::vfs) fn disk_times(&self) -> DiskTimes {
+        let mut copied = self.copied_times();
+        copied.extend(self.times_before_refreshes(&copied));
         let mut written = Vec::new();
-        let copied = self.copied_times();
         let known = self.writes.known.clone();
         let is_known = |ns: &u64| {
             copied.contains_key(ns)
@@ -212,13 +213,36 @@ impl Overlay {
         DiskTimes { scale: self.time_scale, written, copied, known, newest_ns }
     }
 
+    /// Times of the clock that programs set and no file has, of before a refresh from the disk, with the times on the
+    /// disk that keep their order with what was taken in. Files written before a refresh are not among them: an apply
+    /// changes them on the disk now, so they get the present time, and what copied their times too.
+    fn times_before_refreshes(&self, copied: &HashMap<u64, u64>) -> HashMap<u64, u64> {
+        let TimeScale::Paused(start) = self.time_scale else { return HashMap::new() };
+        let known = &self.writes.known;
+        if known.refreshes.is_empty() {
+            return HashMap::new();
+        }
+        let carried = || self.nodes.iter().map(|(_, node)| node).filter(|it| it.carries_times());
+        let is_set = |node: &&Node| node.times_of == TimesOf::Guest;
+        let written: HashSet<u64> =
+            carried().filter(|node| !is_set(node)).map(|node| node.times.mtim).collect();
+        let set = carried().filter(is_set).flat_map(|node| {
+            let is_past = move |ns: &u64| is_of_clock(*ns, start, node.times.ctim);
+            [node.times.mtim, node.times.atim].into_iter().filter(is_past)
+        });
+        let is_open = |ns: &u64| {
+            !copied.contains_key(ns) && !written.contains(ns) && known.on_disk(*ns).is_none()
+        };
+        known.before_refreshes(&set.filter(is_open).collect())
+    }
+
     /// Times that programs set and files of the disk show, or showed until a program changed them, with the disk's times
     /// of these files.
     fn copied_times(&self) -> HashMap<u64, u64> {
         let of_guest = self.nodes.iter().filter(|(_, node)| node.times_of == TimesOf::Guest);
         let set: HashSet<u64> =
             of_guest.flat_map(|(_, node)| [node.times.mtim, node.times.atim]).collect();
-        let mut copied = HashMap::new();
+        let mut copied = self.writes.known.recorded.clone();
         if set.is_empty() || !matches!(self.time_scale, TimeScale::Paused(_)) {
             return copied;
         }
@@ -239,6 +263,15 @@ impl Overlay {
             }
         }
         copied
+    }
+
+    /// Records that the run whose changes are made here saw a file with the time `disk_ns` on the disk.
+    pub(crate) fn note_recorded_time(&mut self, disk_ns: u64) {
+        let shown_ns = self.time_scale.shown(disk_ns);
+        if self.time_scale.hidden(shown_ns) != disk_ns {
+            let on_disk = self.writes.known.recorded.entry(shown_ns).or_default();
+            *on_disk = disk_ns.max(*on_disk);
+        }
     }
 
     /// Whether `ns`, set at `set_ns`, is a time that a paused clock has shown.

@@ -1,14 +1,15 @@
 //! Files of the disk that were touched, but hold what they held.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use crate::base::digest::{Digest, DigestHasher};
 use crate::base::errno::Errno;
+use crate::kernel::vfs::apply::settle::Placed;
 use crate::kernel::vfs::layer::host_dir::HostDir;
 use crate::kernel::vfs::layer::{FileType, Layer, Stat};
 use crate::kernel::vfs::overlay::Overlay;
 use crate::kernel::vfs::overlay::baseline::{Baseline, Pin, There};
-use crate::kernel::vfs::overlay::node::Origin;
+use crate::kernel::vfs::overlay::node::{MountId, Origin};
 use crate::kernel::vfs::path::VPath;
 
 impl Overlay {
@@ -43,10 +44,15 @@ impl Overlay {
                 });
                 known.collect()
             };
+            let mount = MountId(u16::try_from(index).expect("mount ids are 16 bits"));
+            let replaced = self.replaced_in(mount);
             let mut renewed = BTreeMap::new();
             for (path, before) in known {
                 if let Ok(now) = baseline.disk().stat(&path)
                     && now.stamp != before.stamp
+                    // An equal file in the place of one that is replaced here may be what replaces it: an apply that
+                    // was killed after its commit has put it there.
+                    && (now.inode == before.inode || !replaced.contains(&path))
                     && is_only_touched(&path, &before, &now, &baseline).unwrap_or(false)
                 {
                     renewed.insert(path, now);
@@ -55,6 +61,16 @@ impl Overlay {
             baseline.renew(&renewed);
             self.renew_origins(self.mounts[index].layer, &renewed);
         }
+    }
+
+    /// The paths of `mount` at which another file or link is than the one that its layer has there.
+    fn replaced_in(&self, mount: MountId) -> HashSet<VPath> {
+        let is_home = |placed: &Placed| {
+            let origin = self.node(placed.id).origin.as_deref();
+            origin.is_some_and(|it| self.mount_of(it.layer) == mount && it.path == placed.path)
+        };
+        let placed = self.placed_in(mount).into_iter();
+        placed.filter(|placed| !is_home(placed)).map(|placed| placed.path).collect()
     }
 
     fn renew_origins(&mut self, layer: u16, renewed: &BTreeMap<VPath, Stat>) {

@@ -314,7 +314,7 @@ impl Overlay {
         }
         restored.next_ino = saved.next_ino;
         let (refreshes, applied) = (saved.refreshes.clone(), saved.applied_times.clone());
-        restored.writes.known = KnownTimes { refreshes, applied };
+        restored.writes.known = KnownTimes { refreshes, applied, ..KnownTimes::default() };
         restored.seen = saved.seen.iter().map(|o| restored.origin(o)).collect::<Result<_, _>>()?;
         restored.cache_bytes = 0;
         // The true value is not saved.
