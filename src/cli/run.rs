@@ -29,8 +29,8 @@ use crate::engine::LateProgram;
 use crate::native::{NativeChildren, NativeCommand, NativeError, ProfileError, SandboxProfile};
 use crate::results::Results;
 use crate::{
-    Command, Engine, ExitStatus, Machine, Module, Outcome, OutputStream, Overlay, Preopen, Program,
-    ProgramError, Stdio, UnknownImports,
+    Command, Encoding, Engine, ExitStatus, Machine, Module, Outcome, OutputStream, Overlay,
+    Preopen, Program, ProgramError, Stdio, UnknownImports,
 };
 
 /// Runs a program, and writes the report however that ends.
@@ -118,7 +118,8 @@ fn perform(
     let host = host::of_args(args)?;
     let handle = host.handle();
     let (tape, natives) = (recording.as_ref(), children.as_ref());
-    let caching = Caching::of_args(&args.results, &args.env, not_cached(args, record))?;
+    let caching =
+        Caching::of_args(&args.results, &args.env, not_cached(args, record, module.as_ref()))?;
     let results = caching.as_ref().and_then(Caching::results);
     let (mut machine, preopens) =
         setup::machine(args, tape, natives, host, &report.tiers, toolchains, results.as_ref())?;
@@ -184,13 +185,19 @@ fn note_run(
 }
 
 /// Why the results of a run cannot be cached.
-fn not_cached(args: &RunArgs, record: Option<&RecordArgs>) -> Option<&'static str> {
+fn not_cached(
+    args: &RunArgs,
+    record: Option<&RecordArgs>,
+    module: Option<&Module>,
+) -> Option<&'static str> {
     if record.is_some() {
         Some("a recorded run runs")
     } else if args.trace.is_some() {
         Some("--trace shows the calls of a run")
     } else if args.limits.fuel.is_some() {
         Some("--fuel is counted by running")
+    } else if module.is_some_and(|module| module.encoding() == Encoding::Component) {
+        Some("results of components are not cached")
     } else if args.invoke.is_some() {
         Some("--invoke makes a call of its own")
     } else if args.time.clock == ClockArg::Real {

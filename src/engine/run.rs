@@ -345,7 +345,8 @@ fn outcome_of(store: &mut Store<Process>, error: &wasmtime::Error) -> Outcome {
     let backtrace = frames
         .iter()
         .map(|frame| match frame.func_name() {
-            Some(name) => name.to_owned(),
+            // Names of other languages stay as they are.
+            Some(name) => format!("{:#}", rustc_demangle::demangle(name)),
             None => format!("<function {}>", frame.func_index()),
         })
         .collect();

@@ -4,6 +4,7 @@
 
 mod abi;
 mod apply_kills;
+mod cargo_test;
 mod circles;
 mod cli;
 mod code_cache;

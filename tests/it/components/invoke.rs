@@ -88,6 +88,7 @@ fn function_of_an_interface_is_found_by_its_name_or_with_the_interface() {
 #[test]
 fn call_that_cannot_be_made_says_why() {
     let (component, module) = (component(), module());
+    let deep = format!("nothing({})", "[".repeat(100_000));
     for (program, call, why) in [
         (&component, "nope()", "it exports no function nope; it has greet, same-float, "),
         (&component, "other:p/i#add(1, 2)", "it exports no function other:p/i#add; it has"),
@@ -95,6 +96,7 @@ fn call_that_cannot_be_made_says_why() {
         (&component, "greet()", "it takes (string, option<u32>)"),
         (&component, "greet(\"a\"", "unexpected end of input"),
         (&component, "nothing(1)", "it takes ()"),
+        (&component, &deep, "it takes ()"),
         (&module, "nope", "it has add, two, _x.y, _initialize, ready, spin"),
         (&module, "add(1)", "it takes (s32, s32)"),
         (&module, "add(1, 9999999999)", "it takes (s32, s32)"),
@@ -172,6 +174,12 @@ fn command_line_prints_reports_records_and_verifies_calls() {
     let output = run(&["verify", "--invoke", "add(5, 6)", "./lib.wat"]);
     assert!(output.status.success(), "{}", stderr(&output));
 
-    let output = run(&["run", "--cache-results", "--json", "--invoke", "add(5, 6)", "./lib.wat"]);
-    assert!(stdout(&output).contains("--invoke makes a call of its own"), "{}", stdout(&output));
+    let cached = ["run", "--cache-results", "--json", "--invoke"];
+    for (call, why) in [
+        (["add(5, 6)", "./lib.wat"], "--invoke makes a call of its own"),
+        (["pair()", "./exports.wasm"], "results of components are not cached"),
+    ] {
+        let output = run(&[&cached[..], &call].concat());
+        assert!(stdout(&output).contains(why), "{}", stdout(&output));
+    }
 }
