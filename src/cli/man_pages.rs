@@ -49,7 +49,7 @@ fn page(mut command: clap::Command) -> Result<Vec<u8>> {
     let more = more.map(ToString::to_string);
     // Taken out, so that `Man` does not render it.
     command = command.after_help(None::<&str>).after_long_help(None::<&str>);
-    let man = Man::new(command.clone());
+    let man = Man::new(command.clone()).source(concat!("belljar ", env!("CARGO_PKG_VERSION")));
     let mut page = Vec::new();
     man.render_title(&mut page)?;
     man.render_name_section(&mut page)?;
@@ -62,13 +62,19 @@ fn page(mut command: clap::Command) -> Result<Vec<u8>> {
         man.render_subcommands_section(&mut page)?;
     }
     if let Some(more) = more {
+        let (title, more) = match more.trim_start().strip_prefix("Examples:\n") {
+            Some(examples) => ("EXAMPLES", examples),
+            None => ("NOTES", more.trim_start()),
+        };
         let mut roff = Roff::new();
-        roff.control("SH", ["MORE"]).control("nf", []);
+        roff.control("SH", [title]);
         for line in more.lines() {
+            // Examples and tables are indented, and keep their lines; a line of prose is a paragraph.
+            let fills = if line.starts_with(' ') { "nf" } else { "fi" };
+            roff.control(fills, []);
             roff.text([roman(line)]);
         }
         roff.control("fi", []).to_writer(&mut page)?;
     }
-    man.render_version_section(&mut page)?;
     Ok(page)
 }
