@@ -15,6 +15,7 @@ use crate::support::{self, package};
 /// Each document, and the real toolchain that it needs.
 const DOCUMENTS: &[(&str, Option<&str>)] = &[
     ("README.md", None),
+    ("docs/index.md", None),
     ("docs/cli.md", None),
     ("docs/caching.md", None),
     ("docs/components.md", None),
@@ -26,6 +27,10 @@ const DOCUMENTS: &[(&str, Option<&str>)] = &[
     ("docs/annotations.md", None),
     ("docs/guest-abi.md", None),
     ("docs/host.md", None),
+    #[cfg(feature = "http")]
+    ("docs/egress.md", None),
+    ("docs/security.md", None),
+    ("docs/process-tape.md", None),
     #[cfg(feature = "mcp")]
     ("docs/mcp.md", None),
     ("docs/avr.md", Some("avr")),

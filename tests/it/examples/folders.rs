@@ -58,7 +58,10 @@ fn each_example_has_a_test_and_a_line_in_the_list() {
     assert_eq!(found, TESTED.map(str::to_owned).into());
     let list = std::fs::read_to_string(folder.join("README.md")).unwrap();
     for name in TESTED {
-        assert!(list.contains(&format!("| [{name}]({name}) |")), "{name} is not in the list");
+        assert!(
+            list.contains(&format!("| [{name}]({name}/README.md) |")),
+            "{name} is not in the list"
+        );
     }
 }
 
