@@ -36,12 +36,14 @@ fn prose(text: &str) -> String {
     Regex::new("`[^`\n]*`").unwrap().replace_all(&lines, "code").into_owned()
 }
 
-/// The anchors of headings, as GitHub and mdBook make them.
+/// The anchors of headings, as GitHub and mdBook make them, and those that the text names.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut in_block = false;
+    let named = Regex::new(r#"<a id="([^"]+)"></a>"#).unwrap();
     for line in text.lines() {
         in_block ^= line.starts_with("```");
+        found.extend(named.captures(line).map(|name| name[1].to_owned()));
         let title = line.trim_start_matches('#');
         if in_block || title == line || !title.starts_with(' ') {
             continue;

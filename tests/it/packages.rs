@@ -93,6 +93,23 @@ fn archive_has_binary_manual_and_completions() {
 }
 
 #[test]
+fn binstall_looks_for_the_archive_by_its_name() {
+    let Some(release) = release("the metadata for cargo binstall") else { return };
+    let manifest = std::fs::read_to_string(package().join("Cargo.toml")).unwrap();
+    let manifest: toml::Table = manifest.parse().unwrap();
+    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let metadata = &manifest["package"]["metadata"]["binstall"]["overrides"][&target];
+    let filled = |field: &str| {
+        let text = metadata[field].as_str().unwrap().replace("{ version }", VERSION);
+        text.replace("{ bin }{ binary-ext }", "belljar")
+    };
+    let archive = filled("pkg-url").rsplit_once('/').unwrap().1.to_owned();
+    let listing = succeed(Command::new("tar").arg("-tf").arg(release.dist().join(archive)));
+    let binary = filled("bin-dir");
+    assert!(listing.lines().any(|line| line == binary), "no {binary} in {listing}");
+}
+
+#[test]
 fn package_of_debian_is_installed_into_a_new_root() {
     let Some(release) = release("the package of Debian") else { return };
     let root = tempfile::tempdir().unwrap();
@@ -210,8 +227,8 @@ fn step(script: &str, folder: &Path, inputs: &[(&str, &str)]) -> Output {
 fn action_installs_belljar_and_toolchains_and_verifies() {
     let Some(release) = release("the action") else { return };
     let scratch = tempfile::tempdir().unwrap();
-    let folder = scratch.path();
-    std::fs::create_dir(folder.join("temp")).unwrap();
+    let folder = &scratch.path().join("project");
+    std::fs::create_dir(folder).unwrap();
     // Where releases are, in the shape that those of GitHub have.
     std::os::unix::fs::symlink(release.dist(), folder.join(format!("v{VERSION}"))).unwrap();
     let releases = format!("file://{}", folder.display());
@@ -256,10 +273,9 @@ fn action_installs_belljar_and_toolchains_and_verifies() {
 fn damaged_release_is_not_installed() {
     let Some(release) = release("a damaged release") else { return };
     let scratch = tempfile::tempdir().unwrap();
-    let folder = scratch.path();
+    let folder = &scratch.path().join("project");
     let releases = folder.join(format!("v{VERSION}"));
     std::fs::create_dir_all(&releases).unwrap();
-    std::fs::create_dir(folder.join("temp")).unwrap();
     std::fs::copy(release.dist().join("SHA256SUMS"), releases.join("SHA256SUMS")).unwrap();
     let name = format!("belljar-{VERSION}-{}.tar.gz", release.platform);
     std::fs::write(releases.join(name), "something else").unwrap();

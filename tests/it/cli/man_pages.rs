@@ -58,8 +58,9 @@ fn groff_reads_the_manual_pages_without_a_warning() {
     let run = folder.path().join("belljar-run.1");
     let run = Command::new("groff").args(["-man", "-Tascii", "-P-cbou"]).arg(run).output().unwrap();
     let run = stdout(&run);
+    let words = run.split_whitespace().collect::<Vec<_>>().join(" ");
     for expected in ["belljar-run - Run a program over a directory", "--timeout", "EXAMPLES"] {
-        assert!(run.contains(expected), "no {expected} in {run}");
+        assert!(words.contains(expected), "no {expected} in {run}");
     }
     // Examples keep their lines.
     assert!(run.contains("\n         belljar run wc README.md\n"), "{run}");
