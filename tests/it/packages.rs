@@ -211,7 +211,7 @@ fn step(script: &str, folder: &Path, inputs: &[(&str, &str)]) -> Output {
     .current_dir(folder)
     .env("GITHUB_ACTION_PATH", package())
     .envs([("RUNNER_OS", "Linux"), ("RUNNER_ARCH", arch)])
-    .env("RUNNER_TEMP", folder.join("temp"));
+    .env("RUNNER_TEMP", folder.parent().unwrap().join("temp"));
     for name in ["GITHUB_ENV", "GITHUB_OUTPUT", "GITHUB_PATH"] {
         bash.env(name, folder.join(name));
     }
