@@ -40,6 +40,7 @@ fn prose(text: &str) -> String {
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut in_block = false;
+    let link = Regex::new(r"\]\([^)]*\)").unwrap();
     let named = Regex::new(r#"<a id="([^"]+)"></a>"#).unwrap();
     for line in text.lines() {
         in_block ^= line.starts_with("```");
@@ -48,7 +49,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
         if in_block || title == line || !title.starts_with(' ') {
             continue;
         }
-        let title = Regex::new(r"\]\([^)]*\)").unwrap().replace_all(title.trim(), "").into_owned();
+        let title = link.replace_all(title.trim(), "").into_owned();
         let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
         let slug: String = title.to_lowercase().chars().filter(kept).collect();
         let slug = slug.replace(' ', "-");
@@ -65,7 +66,7 @@ fn plain(path: &Path) -> PathBuf {
     for part in path.components() {
         match part {
             Component::ParentDir => {
-                assert!(plain.pop(), "{} leaves the repository", path.display())
+                assert!(plain.pop(), "{} leaves the repository", path.display());
             }
             Component::CurDir => {}
             part => plain.push(part),

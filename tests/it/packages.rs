@@ -217,7 +217,7 @@ fn step(script: &str, folder: &Path, inputs: &[(&str, &str)]) -> Output {
     }
     // What earlier steps have told the runner.
     let told = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap_or_default();
-    let path = told("GITHUB_PATH").lines().map(|line| format!("{line}:")).collect::<String>();
+    let path = told("GITHUB_PATH").replace('\n', ":");
     bash.env("PATH", path + &std::env::var("PATH").unwrap());
     bash.envs(told("GITHUB_ENV").lines().filter_map(|line| line.split_once('=')));
     bash.envs(inputs.iter().copied()).output().unwrap()
