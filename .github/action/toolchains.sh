@@ -4,7 +4,7 @@ set -euo pipefail
 
 while IFS= read -r toolchain; do
     if [ -n "${toolchain// /}" ]; then
-        belljar install --quiet "$toolchain"
+        belljar install --quiet "$toolchain" </dev/null
     fi
 done <<<"${INPUT_TOOLCHAINS-}"
 if [ -f belljar.toml ] && grep -q '^ *\[toolchains\]' belljar.toml; then

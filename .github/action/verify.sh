@@ -8,7 +8,8 @@ while IFS= read -r command; do
         # Words, with the quotes of the shell. The line is that of whoever wrote the workflow, as other steps are.
         eval "words=($command)"
         printf 'belljar verify %s\n' "$command"
-        if ! belljar verify "${words[@]}"; then
+        # The lines are not the standard input of the program.
+        if ! belljar verify "${words[@]}" </dev/null; then
             echo "::error::the runs of '$command' differ, or it failed"
             failed=1
         fi

@@ -362,6 +362,7 @@ pub fn remove_empty_dir(path: &Path) -> Result<(), DiskError> {
 }
 
 /// Creates a directory and its parents, which others may read as the user's settings have it.
+#[cfg(feature = "cli")]
 pub fn create_dir_all(path: &Path) -> Result<(), DiskError> {
     std::fs::create_dir_all(path).map_err(DiskError::new("create directory", path))
 }
