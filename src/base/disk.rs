@@ -361,6 +361,12 @@ pub fn remove_empty_dir(path: &Path) -> Result<(), DiskError> {
     std::fs::remove_dir(path).map_err(DiskError::new("remove", path))
 }
 
+/// Creates a directory and its parents, which others may read as the user's settings have it.
+#[cfg(feature = "cli")]
+pub fn create_dir_all(path: &Path) -> Result<(), DiskError> {
+    std::fs::create_dir_all(path).map_err(DiskError::new("create directory", path))
+}
+
 /// Creates a directory and its parents; on Unix, private to this user.
 pub fn create_private_dir_all(path: &Path) -> Result<(), DiskError> {
     let mut builder = std::fs::DirBuilder::new();

@@ -41,6 +41,7 @@ mod install;
 #[cfg(feature = "import")]
 mod keys;
 mod loaded;
+mod man_pages;
 #[cfg(feature = "mcp")]
 mod mcp;
 mod message;
@@ -177,6 +178,7 @@ pub fn main() -> ExitCode {
             sink::print(&script);
             Ok(0)
         }
+        Subcommand::ManPages { dir } => man_pages::write(&dir),
     };
     match done {
         Ok(code) => ExitCode::from(unless_lost(code)),

@@ -27,6 +27,7 @@ mod install_kills;
 mod installed;
 mod interrupts;
 mod library;
+mod links;
 #[cfg(feature = "llm")]
 mod llm;
 #[cfg(feature = "llm")]
@@ -40,6 +41,7 @@ mod native_trees;
 mod outdated;
 mod overlay_differential;
 mod overlay_model;
+mod packages;
 #[cfg(feature = "import")]
 mod precompiled;
 mod process_tape;

@@ -131,4 +131,10 @@ pub enum Subcommand {
         /// The shell
         shell: clap_complete::Shell,
     },
+    /// Write the manual pages of all commands into a directory
+    #[command(after_help = "To read one: `belljar man-pages man1 && man -l man1/belljar-run.1`")]
+    ManPages {
+        /// The directory, which is made if it does not exist
+        dir: std::path::PathBuf,
+    },
 }

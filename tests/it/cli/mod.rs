@@ -16,6 +16,7 @@ mod living;
 mod living_moves;
 #[cfg(unix)]
 mod living_replaced;
+mod man_pages;
 mod messages;
 #[cfg(unix)]
 mod moved_between;

@@ -1,6 +1,8 @@
 //! Helpers of several tests.
 
 pub mod benches;
+#[cfg(unix)]
+pub mod console;
 pub mod files;
 #[cfg(target_os = "linux")]
 pub mod linux;

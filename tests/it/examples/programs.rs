@@ -1,4 +1,4 @@
-//! The programs in `examples/`, which are built together with the tests.
+//! The programs `examples/*.rs`, which are built together with the tests.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

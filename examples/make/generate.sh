@@ -1,0 +1,1 @@
+awk -f errors.awk errors.txt > errors.h

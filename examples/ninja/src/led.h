@@ -1,0 +1,4 @@
+#pragma once
+
+void led_setup(void);
+void led_toggle(void);

@@ -1,0 +1,3 @@
+#include <util/delay.h>
+
+void wait(void) { _delay_ms(250); }
