@@ -159,9 +159,7 @@ fn perform(
     let settled = changes::settle(args, &mut machine, status.outcome(), diff_to, report_to, report);
     changes::tell_torn(machine.vfs_mut());
     report.timings.changes_ms = ms(ambient::elapsed_since(changes_started));
-    if !args.quiet {
-        advise(args, &status, report, machine.vfs_mut());
-    }
+    advise(args, &status, report, machine.vfs_mut());
     settled?;
     trace_failure.check("--trace")?;
     caching.as_ref().map_or(Ok(()), Caching::expect_right)?;
@@ -330,6 +328,9 @@ pub fn absolute(cwd: &str) -> String {
 
 /// Prints hints about the arguments of a program that failed, or whose changes are not written.
 fn advise(args: &RunArgs, status: &ExitStatus, report: &Report, vfs: &mut Overlay) {
+    if args.quiet {
+        return;
+    }
     let is_content = status.success() && (report.applied || report.changes.is_empty());
     let misplaced = if is_content {
         None
