@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 use wasm_wave::untyped::UntypedFuncCall;
-use wasm_wave::wasm::{DisplayType, WasmTypeKind, WasmValue};
+use wasm_wave::wasm::{DisplayType, WasmType, WasmTypeKind, WasmValue};
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{self, Component, ComponentExportIndex};
 use wasmtime::{Extern, Instance, Store, Val};
@@ -78,6 +78,7 @@ pub(super) async fn invoke_module(
     };
     let ty = function.ty(&*store);
     let params = call.values::<Val>(&ty.params().collect::<Vec<_>>())?;
+    expect_written(ty.results())?;
     let mut results = vec![Val::I32(0); ty.results().len()];
     if let Some(initialize) = instance.get_func(&mut *store, "_initialize")
         && call.name != "_initialize"
@@ -102,6 +103,7 @@ pub(super) async fn invoke_component(
     let ty = function.ty(&*store);
     let types: Vec<_> = ty.params().map(|(_, ty)| ty).collect();
     let params = call.values::<component::Val>(&types)?;
+    expect_written(ty.results())?;
     let mut results = vec![component::Val::Bool(false); ty.results().len()];
     function.call_async(&mut *store, &params, &mut results).await?;
     show(store, &results).await
@@ -163,6 +165,37 @@ fn not_exported(name: &str, exports: impl IntoIterator<Item = String>) -> String
     exports.truncate(LISTED_MAX);
     let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
     format!("it exports no function {name}; it has {}{rest}", exports.join(", "))
+}
+
+/// Checks that results of `types` can be written: WAVE has no references and no resources.
+fn expect_written<T: WasmType>(types: impl IntoIterator<Item = T>) -> Result<(), String> {
+    if all_written(types.into_iter()) {
+        return Ok(());
+    }
+    Err("it returns a reference, a resource, a stream or a future, which cannot be written"
+        .to_owned())
+}
+
+fn is_written<T: WasmType>(ty: &T) -> bool {
+    match ty.kind() {
+        WasmTypeKind::Unsupported => false,
+        WasmTypeKind::List | WasmTypeKind::FixedLengthList => {
+            all_written(ty.list_element_type().into_iter())
+        }
+        WasmTypeKind::Record => all_written(ty.record_fields().map(|(_, ty)| ty)),
+        WasmTypeKind::Tuple => all_written(ty.tuple_element_types()),
+        WasmTypeKind::Variant => all_written(ty.variant_cases().filter_map(|(_, ty)| ty)),
+        WasmTypeKind::Option => all_written(ty.option_some_type().into_iter()),
+        WasmTypeKind::Result => {
+            let types = ty.result_types().map(|(ok, err)| ok.into_iter().chain(err));
+            all_written(types.into_iter().flatten())
+        }
+        _ => true,
+    }
+}
+
+fn all_written<T: WasmType>(mut types: impl Iterator<Item = T>) -> bool {
+    types.all(|ty| is_written(&ty))
 }
 
 /// Writes `results` to standard output, a line each, and keeps them for the report.

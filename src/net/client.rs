@@ -275,7 +275,9 @@ impl HttpClient {
         }
         let agent = agent(&self.policy, allowed, left, &self.limits);
         let bad = |error: http::Error| HttpError::Request(error.to_string());
-        let sent = if call.body.is_empty() {
+        // Servers want to know how long the body of these is, also if there is none.
+        let has_body = [Method::POST, Method::PUT, Method::PATCH].contains(&call.method);
+        let sent = if call.body.is_empty() && !has_body {
             agent.run(request.body(()).map_err(bad)?)
         } else {
             agent.run(request.body(call.body.as_slice()).map_err(bad)?)

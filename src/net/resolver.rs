@@ -47,7 +47,11 @@ impl Resolver for CheckedResolver {
         config: &Config,
         timeout: NextTimeout,
     ) -> Result<ResolvedSocketAddrs, ureq::Error> {
-        let addresses = DefaultResolver::default().resolve(uri, config, timeout)?;
+        let resolved = DefaultResolver::default().resolve(uri, config, timeout);
+        let addresses = resolved.map_err(|error| match error {
+            ureq::Error::Io(_) => ureq::Error::HostNotFound,
+            error => error,
+        })?;
         self.policy
             .check_addresses(&self.allowed, addresses.iter().map(SocketAddr::ip))
             .map_err(|blocked| ureq::Error::Other(Box::new(blocked)))?;

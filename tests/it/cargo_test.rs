@@ -72,7 +72,7 @@ fn cargo_runs_tests_for(target: &str) {
     let again = cargo_test(folder.path(), target, &["--lib", "--", "--nocapture"]);
     assert_eq!(stdout(&again), stdout(&passed));
 
-    let failed = cargo_test(folder.path(), target, &["--lib", "--", "--ignored"]);
+    let failed = cargo_test(folder.path(), target, &["--lib", "--", "--ignored", "--nocapture"]);
     // As with wasmtime's command line as the runner: a panic traps.
     assert_eq!(failed.status.code(), Some(134), "{}", stderr(&failed));
     let said = format!("{}{}", stdout(&failed), stderr(&failed));

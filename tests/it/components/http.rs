@@ -87,6 +87,15 @@ fn request_that_nobody_waits_for_is_sent() {
     assert!(server.request().starts_with("GET /fire "));
 }
 
+/// Some servers refuse a request of unknown length.
+#[test]
+fn post_without_a_body_has_a_length() {
+    let server = Server::saying(&[HELLO]);
+    assert_eq!(printed(&server, &["fetch", "POST", &server.url("/")]), HELLO_PRINTED);
+    let sent = server.request();
+    assert!(sent.contains("content-length: 0") && !sent.contains("transfer-encoding"), "{sent}");
+}
+
 #[test]
 fn body_of_another_length_than_its_header_is_not_sent() {
     let server = Server::saying(&[]);
@@ -160,6 +169,14 @@ fn failures_have_codes() {
     let server = Server::saying(&["hello\r\n\r\n", HELLO]);
     let found = printed(&server, &["fetch", "GET", &server.url("/")]);
     assert_eq!(found, "error ErrorCode::HttpProtocolError\n");
+
+    let named = EgressPolicy::default().allow("nobody.invalid".parse().unwrap());
+    let found = printed_under(named, &["fetch", "GET", "http://nobody.invalid/"]);
+    assert!(found.starts_with("error ErrorCode::DnsError("), "{found}");
+
+    let long = format!("http://a/{}", "x".repeat(8190));
+    let found = printed_under(EgressPolicy::default(), &["fetch", "GET", &long]);
+    assert_eq!(found, "error ErrorCode::HttpRequestUriTooLong\n");
 
     let any = EgressPolicy::default;
     for (method, url, code) in [

@@ -13,7 +13,30 @@ const MODULE: &str = r#"(module
     (global $ready (mut i32) (i32.const 0))
     (func (export "_initialize") i32.const 7 global.set $ready)
     (func (export "ready") (result i32) global.get $ready)
-    (func (export "spin") (loop br 0)))"#;
+    (func (export "spin") (loop br 0))
+    (func (export "reference") (result funcref) ref.null func)
+    (func (export "host") (param externref)))"#;
+
+/// It returns a resource, alone and in a list.
+const RESOURCE: &str = r#"(component
+    (type $r' (resource (rep i32)))
+    (export $r "r" (type $r'))
+    (core func $new (canon resource.new $r'))
+    (core module $m
+        (import "" "new" (func $new (param i32) (result i32)))
+        (func (export "make") (result i32) (call $new (i32.const 1))))
+    (core instance $i (instantiate $m (with "" (instance (export "new" (func $new))))))
+    (func (export "make") (result (own $r)) (canon lift (core func $i "make"))))"#;
+
+#[test]
+fn result_that_cannot_be_written_is_refused_before_the_call() {
+    let why = "it returns a reference, a resource, a stream or a future, which cannot be written";
+    assert_eq!(invoke(&module(), "reference()"), Err(why.to_owned()));
+    let component = Module::from_bytes("r", RESOURCE.into()).unwrap();
+    let component = Program::new(engine(), &component).unwrap();
+    assert_eq!(invoke(&component, "make()"), Err(why.to_owned()));
+    assert!(invoke(&module(), "host(1)").is_err());
+}
 
 /// What `call` of `program` printed and returned, or why it cannot be made.
 fn invoke(program: &Program, call: &str) -> Result<(String, Option<Value>), String> {
@@ -97,7 +120,7 @@ fn call_that_cannot_be_made_says_why() {
         (&component, "greet(\"a\"", "unexpected end of input"),
         (&component, "nothing(1)", "it takes ()"),
         (&component, &deep, "it takes ()"),
-        (&module, "nope", "it has add, two, _x.y, _initialize, ready, spin"),
+        (&module, "nope", "it has add, two, _x.y, _initialize, ready, spin, reference"),
         (&module, "add(1)", "it takes (s32, s32)"),
         (&module, "add(1, 9999999999)", "it takes (s32, s32)"),
     ] {

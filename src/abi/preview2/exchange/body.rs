@@ -3,12 +3,10 @@
 use serde_json::json;
 use wasmtime::component::Resource;
 
-use super::request::{Body, Shared, Source, ask, body_of};
+use super::request::{Body, Shared, Source, ask, body_of, grow};
 use super::types::ErrorCode;
 use crate::abi::Process;
 use crate::abi::preview2::call::Halt;
-use crate::kernel::machine::limits::{Limit, Stop};
-use crate::kernel::machine::memory::Charge;
 
 /// Most bytes of one `net.read`.
 const READ_BYTES_MAX: u64 = 1 << 20;
@@ -103,16 +101,4 @@ pub fn write(process: &mut Process, body: u32, bytes: &[u8]) -> Result<(), Halt>
     grow(process, &mut exchange.charge, bytes.len() as u64)?;
     exchange.bytes.extend_from_slice(bytes);
     Ok(())
-}
-
-/// Charges `bytes` more.
-///
-/// # Errors
-/// The limit of memory.
-pub fn grow(process: &mut Process, charge: &mut Charge, bytes: u64) -> Result<(), Halt> {
-    if charge.grow(bytes).is_ok() {
-        return Ok(());
-    }
-    process.guest.machine_mut().note_limit(Limit::Memory);
-    Err(Stop::Limit(Limit::Memory).into())
 }

@@ -11,7 +11,8 @@ use crate::abi::Process;
 use crate::abi::preview2::call::Halt;
 use crate::base::errno::Errno;
 use crate::kernel::guest::Fault;
-use crate::kernel::machine::memory::Charge;
+use crate::kernel::machine::limits::{Limit, Stop};
+use crate::kernel::machine::memory::{Charge, OutOfMemory};
 
 /// A field, its name as it is spelled.
 pub type Field = (String, Vec<u8>);
@@ -48,6 +49,8 @@ pub struct Head {
     pub headers: Vec<Field>,
     pub connect_timeout_ms: Option<u64>,
     pub first_byte_timeout_ms: Option<u64>,
+    /// Of the rest.
+    pub _charge: Charge,
 }
 
 /// Where the bytes of an answer are.
@@ -73,6 +76,8 @@ pub struct Answer {
     pub status: u16,
     pub headers: Vec<Field>,
     pub body: Source,
+    /// Of the headers.
+    pub charge: Charge,
 }
 
 impl Shared {
@@ -165,10 +170,19 @@ pub fn perform(process: &mut Process, exchange: &Shared) -> Result<(), Halt> {
     let bytes_max = process.guest.machine().limits().host_call_bytes_max;
     let params = exchange.lock().params(bytes_max);
     let answer = match params {
-        Ok(params) => ask(process, "net.http", &params)?.and_then(|answer| Answer::of(&answer)),
+        Ok(params) => match ask(process, "net.http", &params)? {
+            Ok(answer) => {
+                let mut charge = process.guest.machine().run.memory.charge();
+                grow(process, &mut charge, process.guest.host_reply().len() as u64)?;
+                Answer::of(&answer, charge)
+            }
+            Err(code) => Err(code),
+        },
         Err(code) => Err(code),
     };
-    exchange.lock().answer = Some(answer);
+    let mut exchange = exchange.lock();
+    (exchange.head, exchange.bytes) = (None, Vec::new());
+    exchange.answer = Some(answer);
     Ok(())
 }
 
@@ -233,7 +247,6 @@ fn error_code(error: &Value) -> ErrorCode {
         (_, Some("timeout")) => ErrorCode::HttpResponseTimeout,
         (_, Some("tls")) => ErrorCode::TlsProtocolError,
         (_, Some("too_long")) => ErrorCode::HttpResponseBodySize(None),
-        (_, Some("url")) => ErrorCode::HttpRequestUriInvalid,
         _ => ErrorCode::InternalError(message),
     }
 }
@@ -243,7 +256,7 @@ impl Answer {
     ///
     /// # Errors
     /// `internal-error` for what is no answer of `net.http`.
-    fn of(answer: &Value) -> Result<Self, ErrorCode> {
+    fn of(answer: &Value, charge: Charge) -> Result<Self, ErrorCode> {
         let no = || ErrorCode::internal("the host's answer is not one of net.http");
         let status = answer["status"].as_u64().and_then(|it| u16::try_from(it).ok());
         let field = |name: &str, value: &Value| {
@@ -263,7 +276,7 @@ impl Answer {
             Some(handle) => Source::Handle(handle),
             None => Source::Bytes(body_of(answer)?),
         };
-        Ok(Self { status: status.ok_or_else(no)?, headers: headers.ok_or_else(no)?, body })
+        Ok(Self { status: status.ok_or_else(no)?, headers: headers.ok_or_else(no)?, body, charge })
     }
 }
 
@@ -277,4 +290,23 @@ pub fn body_of(answer: &Value) -> Result<Vec<u8>, ErrorCode> {
     }
     let Some(text) = answer["body_base64"].as_str() else { return Ok(Vec::new()) };
     BASE64.decode(text).map_err(|_| ErrorCode::internal("the host's answer has invalid base64"))
+}
+
+/// Charges `bytes` more.
+///
+/// # Errors
+/// The limit of memory.
+pub fn grow(process: &mut Process, charge: &mut Charge, bytes: u64) -> Result<(), Halt> {
+    charged(process, charge.grow(bytes))
+}
+
+/// What it means that memory has `grown`, or not.
+///
+/// # Errors
+/// The limit of memory.
+pub fn charged(process: &mut Process, grown: Result<(), OutOfMemory>) -> Result<(), Halt> {
+    grown.map_err(|_| {
+        process.guest.machine_mut().note_limit(Limit::Memory);
+        Stop::Limit(Limit::Memory).into()
+    })
 }

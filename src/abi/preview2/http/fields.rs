@@ -3,9 +3,8 @@
 use wasmtime::component::Resource;
 
 use crate::abi::preview2::call::{Halt, interface};
-use crate::abi::preview2::exchange::{Field, HeaderError, grow};
+use crate::abi::preview2::exchange::{self, Field, HeaderError, grow};
 use crate::abi::{Process, trace};
-use crate::kernel::machine::limits::{Limit, Stop};
 use crate::kernel::machine::memory::Charge;
 
 interface! {
@@ -43,7 +42,7 @@ pub struct Fields {
     pub entries: Vec<Field>,
     is_immutable: bool,
     /// Until it is dropped; what is deleted stays charged.
-    charge: Charge,
+    pub charge: Charge,
 }
 
 type Handle = Resource<Fields>;
@@ -178,10 +177,8 @@ fn change(
         return Ok(Err(error));
     }
     let added: Vec<Field> = values.into_iter().map(|value| (name.to_owned(), value)).collect();
-    if !process.resource(fields)?.charge.grow(size(&added)).is_ok() {
-        process.guest.machine_mut().note_limit(Limit::Memory);
-        return Err(Stop::Limit(Limit::Memory).into());
-    }
+    let grown = process.resource(fields)?.charge.grow(size(&added));
+    exchange::charged(process, grown)?;
     let fields = process.resource(fields)?;
     if replaces {
         fields.remove(name);

@@ -6,9 +6,12 @@ use super::fields::{Fields, is_token};
 use super::response::FutureResponse;
 use crate::abi::preview2::call::{Halt, interface};
 use crate::abi::preview2::exchange::{
-    Body, ErrorCode, Head, Method, OutgoingBody, Scheme, Shared, perform,
+    Body, ErrorCode, Head, Method, OutgoingBody, Scheme, Shared, charged, perform,
 };
 use crate::abi::{Process, trace};
+
+/// Longest part of a request, and longest URL, in bytes: what the egress policy takes.
+const PART_BYTES_MAX: usize = 8 << 10;
 
 /// Nanoseconds of a millisecond.
 const MILLISECOND_NS: u64 = 1_000_000;
@@ -99,8 +102,8 @@ fn set_method(
     (request, method): (Request, Method),
 ) -> Result<Result<(), ()>, Halt> {
     trace!(process.guest, "{}, method={:?}", request.rep(), method.as_str());
-    let is_valid = is_token(method.as_str());
-    set(process, &request, is_valid, |target| target.method = method)
+    let (is_valid, len) = (is_token(method.as_str()), method.as_str().len());
+    set(process, &request, is_valid, len, |target| target.method = method)
 }
 
 fn path(process: &mut Process, (request,): (Request,)) -> Result<Option<String>, Halt> {
@@ -115,7 +118,8 @@ fn set_path(
     trace!(process.guest, "{}, path={path:?}", request.rep());
     let is_of_path = |byte: u8| byte.is_ascii_graphic() && byte != b'#';
     let is_valid = path.as_ref().is_none_or(|path| path.bytes().all(is_of_path));
-    set(process, &request, is_valid, |target| target.path = path)
+    let len = path.as_ref().map_or(0, String::len);
+    set(process, &request, is_valid, len, |target| target.path = path)
 }
 
 fn scheme(process: &mut Process, (request,): (Request,)) -> Result<Option<Scheme>, Halt> {
@@ -137,7 +141,8 @@ fn set_scheme(
         }
         _ => true,
     };
-    set(process, &request, is_valid, |target| target.scheme = scheme)
+    let len = if let Some(Scheme::Other(name)) = &scheme { name.len() } else { 0 };
+    set(process, &request, is_valid, len, |target| target.scheme = scheme)
 }
 
 fn authority(process: &mut Process, (request,): (Request,)) -> Result<Option<String>, Halt> {
@@ -150,25 +155,38 @@ fn set_authority(
     (request, authority): (Request, Option<String>),
 ) -> Result<Result<(), ()>, Halt> {
     trace!(process.guest, "{}, authority={authority:?}", request.rep());
-    let is_of_authority = |byte: u8| byte.is_ascii_graphic() && !b"/?#\\".contains(&byte);
-    let is_valid =
-        |authority: &String| !authority.is_empty() && authority.bytes().all(is_of_authority);
-    let is_valid = authority.as_ref().is_none_or(is_valid);
-    set(process, &request, is_valid, |target| target.authority = authority)
+    let is_valid = authority.as_deref().is_none_or(is_authority);
+    let len = authority.as_ref().map_or(0, String::len);
+    set(process, &request, is_valid, len, |target| target.authority = authority)
 }
 
-/// Changes `request` if the new value `is_valid`.
+/// Whether `text` is a host, and a port if it has one (RFC 3986, 3.2), without a user's name.
+fn is_authority(text: &str) -> bool {
+    let end = if text.starts_with('[') { text.find(']').map(|at| at + 1) } else { text.find(':') };
+    let (host, port) = text.split_at(end.unwrap_or(text.len()));
+    let is_of_host = |byte: u8| byte.is_ascii_graphic() && !b"/?#\\@%".contains(&byte);
+    let is_port = |port: &str| {
+        port.strip_prefix(':').is_some_and(|port| port.is_empty() || port.parse::<u16>().is_ok())
+    };
+    !host.is_empty() && host.bytes().all(is_of_host) && (port.is_empty() || is_port(port))
+}
+
+/// Changes `request` if the new value, of `len` bytes, `is_valid`.
 fn set(
     process: &mut Process,
     request: &Request,
     is_valid: bool,
+    len: usize,
     change: impl FnOnce(&mut Target),
 ) -> Result<Result<(), ()>, Halt> {
-    let request = process.resource(request)?;
-    if is_valid {
-        change(&mut request.target);
+    if !is_valid || len > PART_BYTES_MAX {
+        return Ok(Err(()));
     }
-    Ok(is_valid.then_some(()).ok_or(()))
+    // What was there before stays charged.
+    let grown = process.resource(request)?.headers.charge.grow(len as u64);
+    charged(process, grown)?;
+    change(&mut process.resource(request)?.target);
+    Ok(Ok(()))
 }
 
 fn headers(process: &mut Process, (request,): (Request,)) -> Result<Resource<Fields>, Halt> {
@@ -235,7 +253,7 @@ impl OutgoingRequest {
     ///
     /// # Errors
     /// The code for what cannot be asked.
-    fn head(&self, options: &RequestOptions) -> Result<Head, ErrorCode> {
+    fn head(self, options: &RequestOptions) -> Result<(Head, Shared), ErrorCode> {
         let scheme = match &self.target.scheme {
             Some(Scheme::Http) => "http",
             None | Some(Scheme::Https) => "https",
@@ -251,13 +269,20 @@ impl OutgoingRequest {
         let slash = if path.starts_with('/') { "" } else { "/" };
         // A timeout of less than a millisecond is one.
         let ms = |ns: u64| ns.div_ceil(MILLISECOND_NS);
-        Ok(Head {
+        let url = format!("{scheme}://{authority}{slash}{path}");
+        if url.len() > PART_BYTES_MAX {
+            return Err(ErrorCode::HttpRequestUriTooLong);
+        }
+        let Fields { entries: headers, charge, .. } = self.headers;
+        let head = Head {
             method: self.target.method.as_str().to_owned(),
-            url: format!("{scheme}://{authority}{slash}{path}"),
-            headers: self.headers.entries.clone(),
+            url,
+            headers,
             connect_timeout_ms: options.connect_timeout.map(ms),
             first_byte_timeout_ms: options.first_byte_timeout.map(ms),
-        })
+            _charge: charge,
+        };
+        Ok((head, self.exchange))
     }
 }
 
@@ -271,19 +296,13 @@ pub fn hand_over(
 ) -> Result<Handed, Halt> {
     let options = options.map(|options| process.take(&options)).transpose()?.unwrap_or_default();
     let request = process.take(&request)?;
-    let head = request.head(&options);
-    trace!(
-        process.guest,
-        "{} {:?}",
-        request.target.method.as_str(),
-        head.as_ref().map_or("", |head| head.url.as_str())
-    );
-    let head = match head {
-        Ok(head) => head,
-        Err(code) => return Ok(Handed(Err(code))),
-    };
-    request.exchange.lock().head = Some(head);
-    Ok(Handed(Ok(request.exchange)))
+    let taken = request.head(&options);
+    let url = taken.as_ref().map_or("", |(head, _)| head.url.as_str());
+    trace!(process.guest, "url={url:?}");
+    Ok(Handed(taken.map(|(head, exchange)| {
+        exchange.lock().head = Some(head);
+        exchange
+    })))
 }
 
 /// Makes the request, unless its body is to come.

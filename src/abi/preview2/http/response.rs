@@ -4,9 +4,12 @@ use wasmtime::component::Resource;
 
 use super::fields::Fields;
 use crate::abi::preview2::call::{Halt, interface};
-use crate::abi::preview2::exchange::{Ended, ErrorCode, Field, IncomingBody, Shared, Source};
+use crate::abi::preview2::exchange::{
+    Answer, Ended, ErrorCode, Field, IncomingBody, Shared, Source,
+};
 use crate::abi::preview2::poll::{Condition, Pollable};
 use crate::abi::{Process, trace};
+use crate::kernel::machine::memory::Charge;
 
 interface! {
     /// `future-incoming-response`
@@ -52,6 +55,8 @@ impl Ended for FutureResponse {
 pub struct IncomingResponse {
     status: u16,
     headers: Vec<Field>,
+    /// Of the headers.
+    _charge: Charge,
     /// Until it is consumed.
     body: Option<Source>,
 }
@@ -98,8 +103,9 @@ fn get(
         }
         Some(Err(code)) => Some(Ok(Err(code))),
         Some(Ok(answer)) => {
-            let (status, headers, body) = (answer.status, answer.headers, Some(answer.body));
-            Some(Ok(Ok(process.add(IncomingResponse { status, headers, body })?)))
+            let Answer { status, headers, body, charge: _charge } = answer;
+            let body = Some(body);
+            Some(Ok(Ok(process.add(IncomingResponse { status, headers, _charge, body })?)))
         }
     })
 }
