@@ -469,14 +469,11 @@ impl HttpBody {
 
     fn failed(&self, error: &io::Error) -> HttpError {
         let place = self.place.clone();
-        match error.get_ref().and_then(|inner| inner.downcast_ref()) {
-            Some(ureq::Error::Timeout(_)) => {
-                HttpError::Timeout { place, timeout_ms: self.timeout_ms }
-            }
-            _ => {
-                let message = format!("the answer ended early: {error}");
-                HttpError::Connection { place, message, failure: HttpFailure::Incomplete }
-            }
+        let cause = error.get_ref().and_then(|inner| inner.downcast_ref());
+        if let Some(ureq::Error::Timeout(_)) = cause {
+            return HttpError::Timeout { place, timeout_ms: self.timeout_ms };
         }
+        let message = format!("the answer ended early: {error}");
+        HttpError::Connection { place, message, failure: HttpFailure::Incomplete }
     }
 }

@@ -51,6 +51,12 @@ enum Trapped {
 
 crate::base::readable::readable!(Trapped);
 
+/// What is done at once with the arguments of a call that may wait.
+type Prepare<P, S> = fn(&mut Process, P) -> Result<S, Halt>;
+
+/// What of a call may wait, and is then done again.
+type Finish<S, R> = fn(&mut Process, &S) -> Result<R, Halt>;
+
 /// A function that is being defined.
 pub(super) struct Functions<'a, 'l> {
     instance: &'a mut LinkerInstance<'l, Process>,
@@ -166,10 +172,7 @@ impl<'a, 'l> Functions<'a, 'l> {
     pub fn waits_after<P, S, R>(
         &mut self,
         name: &'static str,
-        (prepare, body): (
-            fn(&mut Process, P) -> Result<S, Halt>,
-            fn(&mut Process, &S) -> Result<R, Halt>,
-        ),
+        (prepare, body): (Prepare<P, S>, Finish<S, R>),
     ) -> wasmtime::Result<()>
     where
         P: ComponentNamedList + Lift + Send + Sync + 'static,

@@ -236,7 +236,6 @@ fn error_code(error: &Value) -> ErrorCode {
     let message = error["message"].as_str().map(str::to_owned);
     match (error["kind"].as_str(), error["code"].as_str()) {
         (Some("egress_blocked" | "unsupported"), _) => ErrorCode::HttpRequestDenied,
-        (Some("too_long"), _) => ErrorCode::HttpResponseBodySize(None),
         (_, Some("resolve")) => {
             ErrorCode::DnsError(DnsErrorPayload { rcode: message, info_code: None })
         }
@@ -246,7 +245,7 @@ fn error_code(error: &Value) -> ErrorCode {
         (_, Some("protocol")) => ErrorCode::HttpProtocolError,
         (_, Some("timeout")) => ErrorCode::HttpResponseTimeout,
         (_, Some("tls")) => ErrorCode::TlsProtocolError,
-        (_, Some("too_long")) => ErrorCode::HttpResponseBodySize(None),
+        (Some("too_long"), _) | (_, Some("too_long")) => ErrorCode::HttpResponseBodySize(None),
         _ => ErrorCode::InternalError(message),
     }
 }

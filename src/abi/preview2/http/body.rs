@@ -38,15 +38,18 @@ fn stream(
     process.add_child(InputStream::of_body(body.rep()), &body).map(Ok)
 }
 
-/// Takes the body away; what is left of it is to be closed.
-fn release(process: &mut Process, (body,): (Resource<IncomingBody>,)) -> Result<Option<u64>, Halt> {
+/// What is left of an answer, to be closed.
+struct Rest(Option<u64>);
+
+/// Takes the body away.
+fn release(process: &mut Process, (body,): (Resource<IncomingBody>,)) -> Result<Rest, Halt> {
     trace!(process.guest, "{}", body.rep());
-    Ok(process.take(&body)?.source.handle())
+    Ok(Rest(process.take(&body)?.source.handle()))
 }
 
 fn finish_incoming(
     process: &mut Process,
-    handle: &Option<u64>,
+    Rest(handle): &Rest,
 ) -> Result<Resource<FutureTrailers>, Halt> {
     close(process, *handle)?;
     process.add(FutureTrailers::default())

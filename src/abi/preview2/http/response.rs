@@ -103,9 +103,9 @@ fn get(
         }
         Some(Err(code)) => Some(Ok(Err(code))),
         Some(Ok(answer)) => {
-            let Answer { status, headers, body, charge: _charge } = answer;
-            let body = Some(body);
-            Some(Ok(Ok(process.add(IncomingResponse { status, headers, _charge, body })?)))
+            let Answer { status, headers, body, charge } = answer;
+            let response = IncomingResponse { status, headers, _charge: charge, body: Some(body) };
+            Some(Ok(Ok(process.add(response)?)))
         }
     })
 }
