@@ -146,6 +146,17 @@ impl Process {
         }
     }
 
+    /// Writes `bytes` to what has no places.
+    ///
+    /// # Errors
+    /// As [`Guest::fd_write`].
+    fn write_next(&mut self, fd: u32, bytes: &[u8]) -> Result<(), Fault> {
+        let mut bytes = bytes.to_vec();
+        let range = Range { start: 0, len: bytes.len() };
+        let buffers = Buffers::new(&mut bytes, std::iter::once(range).collect());
+        self.guest.fd_write(fd, &buffers).map(|_| ())
+    }
+
     /// Charges `bytes`; returns whether the limit of memory allows them.
     fn take_memory(&mut self, bytes: u64) -> bool {
         let free = bytes.min(self.free_bytes);
@@ -401,13 +412,10 @@ pub async fn write_out(
     store: &mut wasmtime::Store<Process>,
     bytes: &[u8],
 ) -> wasmtime::Result<Result<(), Errno>> {
-    let mut bytes = bytes.to_vec();
-    let range = Range { start: 0, len: bytes.len() };
     store.data_mut().guest.begin_call("fd_write");
     loop {
-        let buffers = Buffers::new(&mut bytes, std::iter::once(range).collect());
-        match store.data_mut().guest.fd_write(1, &buffers) {
-            Ok(_) => return Ok(Ok(())),
+        match store.data_mut().write_next(1, bytes) {
+            Ok(()) => return Ok(Ok(())),
             Err(Fault::Errno(errno)) => return Ok(Err(errno)),
             Err(Fault::Stop(stop)) => return Err(wasmtime::Error::new(stop)),
             Err(Fault::Wait) => pause(store).await?,

@@ -127,7 +127,7 @@ fn hint(error: &HostError, name: &str, args: &RunArgs, host: &HostHandle) -> Opt
             Some(format!("{meant}`belljar host manifest` lists all operations"))
         }
         HostError::EgressBlocked { .. } => Some("--allow-net can allow it".to_owned()),
-        HostError::Failed { .. } | HostError::Http { .. }
+        HostError::Failed { .. }
             if name == "interaction.ask" && args.answers.host_answers.is_none() =>
         {
             Some(

@@ -1,8 +1,8 @@
 //! Streams that a component reads.
 
-use wasmtime::component::Resource;
-
 use std::fmt;
+
+use wasmtime::component::Resource;
 
 use super::errors::{Failure, IoError, Origin};
 use super::exchange;

@@ -1,17 +1,17 @@
 //! Streams that a component writes.
 
+use std::fmt;
+
 use wasmtime::component::Resource;
 
 use super::call::Halt;
-use std::fmt;
-
 use super::errors::{Failure, IoError, Origin};
 use super::exchange;
 use super::file_io::write_at;
 use super::poll::Condition;
 use crate::abi::Process;
 use crate::base::errno::Errno;
-use crate::kernel::guest::{Buffers, Fault, Range, rights};
+use crate::kernel::guest::{Fault, rights};
 use crate::kernel::vfs::FileType;
 
 /// Bytes that may be written at once to what never waits.
@@ -214,7 +214,8 @@ pub(super) fn write(
         Sink::Body(body) => return Ok(exchange::write(process, body, bytes)?),
     };
     let written = match place {
-        Place::Next => write_next(process, fd, bytes),
+        // It may wait for room, and is then made again: the kernel knows how far it was.
+        Place::Next => process.write_next(fd, bytes),
         Place::At(offset) => write_all_at(process, fd, bytes, offset),
         Place::End => process
             .guest
@@ -248,12 +249,4 @@ fn write_all_at(process: &mut Process, fd: u32, bytes: &[u8], offset: u64) -> Re
         at += write_at(process, fd, rest, at)?.max(1);
     }
     Ok(())
-}
-
-/// Writes to what has no places. It may wait for room, and is then made again: the kernel knows how far it was.
-fn write_next(process: &mut Process, fd: u32, bytes: &[u8]) -> Result<(), Fault> {
-    let mut bytes = bytes.to_vec();
-    let range = Range { start: 0, len: bytes.len() };
-    let buffers = Buffers::new(&mut bytes, std::iter::once(range).collect());
-    process.guest.fd_write(fd, &buffers).map(|_| ())
 }

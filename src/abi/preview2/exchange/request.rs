@@ -34,7 +34,7 @@ pub struct Exchange {
 /// How far the body of a request is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Body {
-    /// Nobody asked for it: it is empty.
+    /// It was not asked for: it is empty.
     None,
     Open,
     Finished,
@@ -162,11 +162,14 @@ fn is_content_length(name: &str) -> bool {
     name.eq_ignore_ascii_case("content-length")
 }
 
-/// Makes the request of `exchange`, and keeps the answer there. It may wait, and is then made again.
+/// Makes the request of `exchange` if that is due, and keeps the answer there. It may wait, and is then made again.
 ///
 /// # Errors
 /// [`Halt`]: `Wait`, `Stop`.
 pub fn perform(process: &mut Process, exchange: &Shared) -> Result<(), Halt> {
+    if !exchange.lock().is_due() {
+        return Ok(());
+    }
     let bytes_max = process.guest.machine().limits().host_call_bytes_max;
     let params = exchange.lock().params(bytes_max);
     let answer = match params {

@@ -100,9 +100,6 @@ fn finish_outgoing(
         Ok(exchange) => exchange,
         Err(code) => return Ok(Err(code.clone())),
     };
-    let is_due = exchange.lock().is_due();
-    if is_due {
-        perform(process, exchange)?;
-    }
+    perform(process, exchange)?;
     Ok(Ok(()))
 }

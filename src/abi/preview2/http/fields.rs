@@ -3,7 +3,7 @@
 use wasmtime::component::Resource;
 
 use crate::abi::preview2::call::{Halt, interface};
-use crate::abi::preview2::exchange::{self, Field, HeaderError, grow};
+use crate::abi::preview2::exchange::{Field, HeaderError, charged, grow};
 use crate::abi::{Process, trace};
 use crate::kernel::machine::memory::Charge;
 
@@ -53,8 +53,13 @@ impl Fields {
     /// # Errors
     /// The limit of memory.
     pub fn of_message(process: &mut Process, entries: Vec<Field>) -> Result<Self, Halt> {
-        let charge = charged(process, &entries)?;
-        Ok(Self { entries, is_immutable: true, charge })
+        Self::new(process, entries, true)
+    }
+
+    fn new(process: &mut Process, entries: Vec<Field>, is_immutable: bool) -> Result<Self, Halt> {
+        let mut charge = process.guest.machine().run.memory.charge();
+        grow(process, &mut charge, size(&entries))?;
+        Ok(Self { entries, is_immutable, charge })
     }
 
     fn named(&self, name: &str) -> impl Iterator<Item = &Vec<u8>> {
@@ -71,12 +76,6 @@ impl Fields {
 
 fn size(entries: &[Field]) -> u64 {
     entries.iter().map(|(name, value)| FIELD_BYTES + (name.len() + value.len()) as u64).sum()
-}
-
-fn charged(process: &mut Process, entries: &[Field]) -> Result<Charge, Halt> {
-    let mut charge = process.guest.machine().run.memory.charge();
-    grow(process, &mut charge, size(entries))?;
-    Ok(charge)
 }
 
 /// Checks the name of a field: a token (RFC 9110, 5.6.2) that belongs to components.
@@ -110,8 +109,8 @@ fn check_value(value: &[u8]) -> Result<(), HeaderError> {
 
 fn constructor(process: &mut Process, (): ()) -> Result<Handle, Halt> {
     trace!(process.guest, "");
-    let charge = charged(process, &[])?;
-    process.add(Fields { entries: Vec::new(), is_immutable: false, charge })
+    let fields = Fields::new(process, Vec::new(), false)?;
+    process.add(fields)
 }
 
 fn from_list(
@@ -123,8 +122,8 @@ fn from_list(
     if let Err(error) = entries.iter().try_for_each(check) {
         return Ok(Err(error));
     }
-    let charge = charged(process, &entries)?;
-    process.add(Fields { entries, is_immutable: false, charge }).map(Ok)
+    let fields = Fields::new(process, entries, false)?;
+    process.add(fields).map(Ok)
 }
 
 fn get(process: &mut Process, (fields, name): (Handle, String)) -> Result<Vec<Vec<u8>>, Halt> {
@@ -178,7 +177,7 @@ fn change(
     }
     let added: Vec<Field> = values.into_iter().map(|value| (name.to_owned(), value)).collect();
     let grown = process.resource(fields)?.charge.grow(size(&added));
-    exchange::charged(process, grown)?;
+    charged(process, grown)?;
     let fields = process.resource(fields)?;
     if replaces {
         fields.remove(name);
@@ -195,6 +194,6 @@ fn entries(process: &mut Process, (fields,): (Handle,)) -> Result<Vec<Field>, Ha
 fn clone(process: &mut Process, (fields,): (Handle,)) -> Result<Handle, Halt> {
     trace!(process.guest, "");
     let entries = process.resource(&fields)?.entries.clone();
-    let charge = charged(process, &entries)?;
-    process.add(Fields { entries, is_immutable: false, charge })
+    let fields = Fields::new(process, entries, false)?;
+    process.add(fields)
 }

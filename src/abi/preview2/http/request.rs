@@ -9,9 +9,7 @@ use crate::abi::preview2::exchange::{
     Body, ErrorCode, Head, Method, OutgoingBody, Scheme, Shared, charged, perform,
 };
 use crate::abi::{Process, trace};
-
-/// Longest part of a request, and longest URL, in bytes: what the egress policy takes.
-const PART_BYTES_MAX: usize = 8 << 10;
+use crate::net::URL_BYTES_MAX;
 
 /// Nanoseconds of a millisecond.
 const MILLISECOND_NS: u64 = 1_000_000;
@@ -179,7 +177,7 @@ fn set(
     len: usize,
     change: impl FnOnce(&mut Target),
 ) -> Result<Result<(), ()>, Halt> {
-    if !is_valid || len > PART_BYTES_MAX {
+    if !is_valid || len > URL_BYTES_MAX {
         return Ok(Err(()));
     }
     // What was there before stays charged.
@@ -270,7 +268,7 @@ impl OutgoingRequest {
         // A timeout of less than a millisecond is one.
         let ms = |ns: u64| ns.div_ceil(MILLISECOND_NS);
         let url = format!("{scheme}://{authority}{slash}{path}");
-        if url.len() > PART_BYTES_MAX {
+        if url.len() > URL_BYTES_MAX {
             return Err(ErrorCode::HttpRequestUriTooLong);
         }
         let Fields { entries: headers, charge, .. } = self.headers;
@@ -314,9 +312,6 @@ pub fn handle(
         Ok(exchange) => exchange,
         Err(code) => return Ok(Err(code.clone())),
     };
-    let is_due = exchange.lock().is_due();
-    if is_due {
-        perform(process, exchange)?;
-    }
+    perform(process, exchange)?;
     process.add(FutureResponse::new(exchange.clone())).map(Ok)
 }
