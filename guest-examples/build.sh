@@ -12,11 +12,10 @@ set -euo pipefail
 
 wasmtime_version=48.0.0 # package `wasmtime`: only its WAT assembler is used
 rust_version=1.95.0
-rust_target=wasm32-wasip2
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
-folders=(guest-examples toolchains/demo toolchains/box tests/guests)
+folders=(guest-examples guest-examples/rust/wasip1 guest-examples/rust/wasip2 toolchains/demo toolchains/box tests/guests)
 
 die() {
     echo "build.sh: $*" >&2
@@ -90,21 +89,35 @@ build_wat() { # SOURCE OUTPUT
 open(sys.argv[2], "wb").write(wasmtime.wat2wasm(open(sys.argv[1], encoding="utf-8").read()))' "$1" "$2"
 }
 
-build_rust() { # FOLDER: builds the programs of tests/guests/rust into FOLDER
-    local name
+
+build_rust() { # WORKSPACE TARGET FOLDER SUFFIX PACKAGE...: builds programs in Rust into FOLDER
+    local workspace=$1 target=$2 folder=$3 suffix=$4 package file
+    shift 4
     [ "$(rustc --version | cut -d ' ' -f 2)" = $rust_version ] ||
-        die "rustc $rust_version is needed for tests/guests/rust: run \`rustup toolchain install $rust_version\`, and set RUSTUP_TOOLCHAIN to it"
-    [ -e "$(rustc --print target-libdir --target $rust_target)" ] ||
-        die "the target $rust_target is needed for tests/guests/rust: run \`rustup target add $rust_target\`"
+        die "rustc $rust_version is needed for $workspace: run \`rustup toolchain install $rust_version\`, and set RUSTUP_TOOLCHAIN to it"
+    [ -e "$(rustc --print target-libdir --target "$target")" ] ||
+        die "the target $target is needed for $workspace: run \`rustup target add $target\`"
+    # shellcheck disable=SC2046 # two words for each package, none of which holds a space
     RUSTFLAGS="--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo --remap-path-prefix=$root=/belljar" \
-        cargo build --quiet --locked --release --target $rust_target \
-        --manifest-path tests/guests/rust/Cargo.toml --target-dir "$tools/rust"
-    for name in tests/guests/rust/*/; do
-        name=$(basename "$name")
+        cargo build --quiet --locked --release --target "$target" $(printf -- '-p %s ' "$@") \
+        --manifest-path "$workspace/Cargo.toml" --target-dir "$tools/rust/${workspace//\//-}"
+    mkdir -p "$folder"
+    for package in "$@"; do
         # A file name of this repository has no hyphens.
-        cp "$tools/rust/$rust_target/release/$name.wasm" "$1/${name//-/_}.wasm"
-        chmod 644 "$1/${name//-/_}.wasm"
+        file=$folder/${package//-/_}$suffix.wasm
+        cp "$tools/rust/${workspace//\//-}/$target/release/${package//-/_}.wasm" "$file" 2>/dev/null ||
+            cp "$tools/rust/${workspace//\//-}/$target/release/$package.wasm" "$file"
+        chmod 644 "$file"
     done
+}
+
+build_all_rust() { # FOLDER: builds the programs in Rust below FOLDER
+    local tests=$1/tests/guests examples=$1/guest-examples/rust
+    build_rust tests/guests/rust wasm32-wasip2 "$tests" "" exports http-calls preview2-calls process-calls
+    build_rust tests/guests/rust wasm32-wasip1 "$tests" _wasip1 commands
+    build_rust tests/guests/rust wasm32-wasip2 "$tests" _wasip2 commands
+    build_rust guest-examples/rust wasm32-wasip1 "$examples/wasip1" "" ask pipeline
+    build_rust guest-examples/rust wasm32-wasip2 "$examples/wasip2" "" ask pipeline
 }
 
 output_of() { # SOURCE -> the .wasm beside it; a .wat that shares its name with a .c gets `_wat`
@@ -131,8 +144,8 @@ build_all() { # FOLDER: builds into the same layout below FOLDER
             expect_no_path "$1/$output" "$1"
         done
     done
-    build_rust "$1/tests/guests"
-    for output in "$1"/tests/guests/*.wasm; do
+    build_all_rust "$1"
+    for output in "$1"/tests/guests/*.wasm "$1"/guest-examples/rust/*/*.wasm; do
         expect_no_path "$output" "$1"
     done
 }

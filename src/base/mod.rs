@@ -13,6 +13,7 @@ pub mod errno;
 pub mod exhausted;
 #[cfg(windows)]
 pub mod job;
+pub mod json_body;
 pub mod last_use;
 pub mod line_diff;
 pub mod own;

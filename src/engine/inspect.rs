@@ -15,6 +15,9 @@ use super::validate::{component_types, expect_valid};
 use super::{Engine, Module, Program, ProgramError};
 use crate::abi::{belljar, preview2};
 
+/// The proposal that components are.
+const COMPONENT_MODEL: &str = "component-model";
+
 /// What a module needs and is, by its sections and instructions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ModuleInfo {
@@ -93,13 +96,24 @@ impl ModuleInfo {
         }
         let exports = names.exports;
         let is_command = exports.iter().any(|name| name.starts_with(preview2::RUN));
-        let proposals = BTreeSet::from(["component-model".to_owned()]);
+        let proposals = BTreeSet::from([COMPONENT_MODEL.to_owned()]);
         Ok(Self { is_command, exports, imports, unknown_imports, proposals })
+    }
+
+    /// Whether it is a component, not a module.
+    pub fn is_component(&self) -> bool {
+        self.proposals.contains(COMPONENT_MODEL)
     }
 
     /// Whether it can ask its host for operations by name. What it does depends on the answers, too, where a run has any.
     pub fn asks_host(&self) -> bool {
-        self.imports.iter().any(|(module, name)| module == belljar::MODULE && name == "host_call")
+        let asks = |(module, name): &(String, String)| match preview2::name(module) {
+            Some("belljar:host/calls") => name == "call",
+            Some("wasi:http/outgoing-handler") => true,
+            Some(_) => false,
+            None => module == belljar::MODULE && name == "host_call",
+        };
+        self.imports.iter().any(asks)
     }
 }
 

@@ -16,6 +16,9 @@ use crate::kernel::process::outcome::Outcome;
 /// Most functions that an error lists.
 const LISTED_MAX: usize = 30;
 
+/// Most bytes of an error: names and types are as long as a module likes.
+const PROBLEM_BYTES_MAX: usize = 4000;
+
 /// Why a call has no outcome.
 pub(super) enum Refusal {
     /// It cannot be made, or its results cannot be written.
@@ -25,7 +28,11 @@ pub(super) enum Refusal {
 }
 
 impl From<String> for Refusal {
-    fn from(problem: String) -> Self {
+    fn from(mut problem: String) -> Self {
+        if problem.len() > PROBLEM_BYTES_MAX {
+            problem.truncate(problem.floor_char_boundary(PROBLEM_BYTES_MAX));
+            problem.push('…');
+        }
         Self::Problem(problem)
     }
 }

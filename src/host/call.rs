@@ -390,12 +390,12 @@ impl Caller {
                 let machine = guest.machine();
                 let (tape, time_left) = (machine.tape.clone(), machine.time_left());
                 let bytes_max = machine.limits().host_call_bytes_max;
-                host.net().http(name, &asked, tape, time_left, bytes_max)?
+                host.net().http(name, guest.proc_parent(), &asked, tape, time_left, bytes_max)?
             }
             #[cfg(feature = "http")]
-            "net.read" => host.net().read(name, params)?,
+            "net.read" => host.net().read(name, guest.proc_parent(), params)?,
             #[cfg(feature = "http")]
-            "net.close" => host.net().close(name, params)?,
+            "net.close" => host.net().close(name, guest.proc_parent(), params)?,
             "interaction.ask" => {
                 let question = answers::question(name, params)?;
                 json!({ "answer": host.ask(name, &question)? })

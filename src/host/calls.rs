@@ -109,4 +109,12 @@ impl Host for SessionHost {
             why
         })
     }
+
+    #[cfg(feature = "http")]
+    fn process_ended(&self, pid: Pid) {
+        self.net().close_all_of(pid);
+    }
+
+    #[cfg(not(feature = "http"))]
+    fn process_ended(&self, _: Pid) {}
 }

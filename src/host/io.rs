@@ -179,6 +179,7 @@ const STDIN: u64 = 0;
 const STDOUT: u64 = 1;
 const STDERR: u64 = 2;
 const TIMER: u64 = 3;
+const CHILD: u64 = 4;
 
 impl Piped {
     async fn finish(
@@ -200,6 +201,8 @@ impl Piped {
             for event in self.poll(guest, due, status.is_none()).await? {
                 match event.userdata {
                     STDIN => self.feed(guest).await?,
+                    // See below.
+                    CHILD => {}
                     TIMER => {
                         timed_out = true;
                         due = None;
@@ -234,7 +237,7 @@ impl Piped {
         guest.call("proc_wait", |guest| guest.proc_wait_until(self.pid, until)).await
     }
 
-    /// Waits for events of the streams. Returns none when the command ends, if it `is_going_on`.
+    /// Waits for events of the streams, or the end of the command if it `is_going_on`.
     async fn poll(
         &self,
         guest: &mut Guest,
@@ -255,9 +258,10 @@ impl Piped {
             let id = ClockId::Monotonic;
             add(TIMER, SubscriptionKind::Clock { id, timeout, absolute: true });
         }
-        let events = guest.call("poll_oneoff", |guest| {
-            if is_going_on { guest.poll_or_child(&all, self.pid) } else { guest.poll_oneoff(&all) }
-        });
+        if is_going_on {
+            add(CHILD, SubscriptionKind::Child(self.pid));
+        }
+        let events = guest.call("poll_oneoff", |guest| guest.poll_oneoff(&all));
         let mut events = events.await?.unwrap_or_default();
         // Output that came in time precedes the timeout.
         events.sort_by_key(|event| event.kind == EventKind::Clock);

@@ -3,15 +3,17 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::error::HostError;
 use super::json;
-use crate::net::EgressPolicy;
-use crate::net::{HttpBody, HttpClient, HttpError, HttpLimits, HttpRequest, REDIRECTS_MAX};
+use crate::base::json_body;
+use crate::kernel::process::Pid;
+use crate::net::{
+    EgressPolicy, HttpBody, HttpClient, HttpError, HttpFailure, HttpLimits, HttpRequest,
+    REDIRECTS_MAX,
+};
 use crate::tape::Recorder;
 
 /// Limit of open streamed responses.
@@ -25,9 +27,15 @@ const READ_BYTES_MAX: usize = 1 << 20;
 #[derive(Default)]
 pub(super) struct Net {
     pub client: HttpClient,
-    open: BTreeMap<u64, HttpBody>,
+    open: BTreeMap<u64, Open>,
     /// Number of streamed responses so far.
     opened: u64,
+}
+
+/// A streamed response that has not ended.
+struct Open {
+    owner: Pid,
+    body: HttpBody,
 }
 
 #[derive(Deserialize)]
@@ -95,7 +103,7 @@ impl Asked {
                 return Err(HostError::params(name, "give `body` or `body_base64`, not both"));
             }
             (Some(text), None) => text.into_bytes(),
-            (None, Some(text)) => BASE64.decode(text).map_err(|error| {
+            (None, Some(text)) => json_body::decode(&text).map_err(|error| {
                 HostError::params(name, format!("invalid base64 in `body_base64`: {error}"))
             })?,
             (None, None) => Vec::new(),
@@ -142,13 +150,14 @@ impl Net {
         self.client = std::mem::take(&mut self.client).policy(policy);
     }
 
-    /// Makes a request. The response has at most `bytes_max` bytes and comes within `time_left`.
+    /// Makes a request for the process `owner`. The response has at most `bytes_max` bytes and comes within `time_left`.
     ///
     /// # Errors
-    /// [`HostError`]: `Params`, `EgressBlocked`, `Failed`, `TooLong`.
+    /// [`HostError`]: `Params`, `EgressBlocked`, `Failed`, `Http`, `TooLong`.
     pub fn http(
         &mut self,
         name: &str,
+        owner: Pid,
         asked: &Asked,
         tape: Option<Recorder>,
         time_left: Option<Duration>,
@@ -160,7 +169,8 @@ impl Net {
         if asked.stream && self.open.len() == OPEN_MAX {
             let message =
                 format!("{OPEN_MAX} streamed responses are open; close one with net.close");
-            return Err(HostError::failed(name, message));
+            let (name, failure) = (name.to_owned(), HttpFailure::TooManyOpen);
+            return Err(HostError::Http { name, message, failure });
         }
         let mut response = client.send(&asked.request).map_err(fail)?;
         let mut answer = json!({
@@ -168,7 +178,7 @@ impl Net {
         });
         if asked.stream {
             self.opened += 1;
-            self.open.insert(self.opened, response.body);
+            self.open.insert(self.opened, Open { owner, body: response.body });
             answer["handle"] = self.opened.into();
             return Ok(answer);
         }
@@ -185,43 +195,45 @@ impl Net {
                 return Err(HostError::TooLong { name, what, limit_bytes: bytes_max });
             }
         }
-        put_body(&mut answer, whole);
+        json_body::put(&mut answer, whole);
         Ok(answer)
     }
 
-    /// Reads the next bytes of a streamed response, and closes it at its end.
+    /// Reads the next bytes of a streamed response of `owner`, and closes it at its end.
     ///
     /// # Errors
     /// [`HostError`]: `Params`, `Failed`.
-    pub fn read(&mut self, name: &str, params: &Value) -> Result<Value, HostError> {
+    pub fn read(&mut self, name: &str, owner: Pid, params: &Value) -> Result<Value, HostError> {
         let ReadParams { handle, max_bytes } = json::take(name, params)?;
-        let body = self.open.get_mut(&handle).ok_or_else(|| not_open(name, handle))?;
+        let open = self.open.get_mut(&handle).filter(|open| open.owner == owner);
+        let open = open.ok_or_else(|| not_open(name, handle))?;
         let mut bytes = vec![0; max_bytes.unwrap_or(READ_BYTES).clamp(1, READ_BYTES_MAX)];
-        let read = body.read(&mut bytes);
+        let read = open.body.read(&mut bytes);
         if !matches!(read, Ok(1..)) {
             self.open.remove(&handle);
         }
         bytes.truncate(read.map_err(|error| failed(name, error))?);
         let mut answer = json!({ "end": bytes.is_empty() });
-        put_body(&mut answer, bytes);
+        json_body::put(&mut answer, bytes);
         Ok(answer)
     }
 
-    /// Closes a streamed response before its end.
+    /// Closes a streamed response of `owner` before its end.
     ///
     /// # Errors
     /// [`HostError`]: `Params`, `Failed`.
-    pub fn close(&mut self, name: &str, params: &Value) -> Result<Value, HostError> {
+    pub fn close(&mut self, name: &str, owner: Pid, params: &Value) -> Result<Value, HostError> {
         let CloseParams { handle } = json::take(name, params)?;
-        self.open.remove(&handle).map(|_| Value::Null).ok_or_else(|| not_open(name, handle))
+        if self.open.get(&handle).is_none_or(|open| open.owner != owner) {
+            return Err(not_open(name, handle));
+        }
+        self.open.remove(&handle);
+        Ok(Value::Null)
     }
-}
 
-/// UTF-8 as text, anything else as base64.
-fn put_body(answer: &mut Value, bytes: Vec<u8>) {
-    match String::from_utf8(bytes) {
-        Ok(text) => answer["body"] = text.into(),
-        Err(error) => answer["body_base64"] = BASE64.encode(error.as_bytes()).into(),
+    /// Closes the streamed responses of `owner`.
+    pub fn close_all_of(&mut self, owner: Pid) {
+        self.open.retain(|_, open| open.owner != owner);
     }
 }
 

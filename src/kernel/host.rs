@@ -21,6 +21,9 @@ pub trait Host: Send + Sync {
     /// # Errors
     /// The reason of a refusal.
     fn may_start(&self, start: &Start<'_>) -> Result<(), String>;
+
+    /// The process `pid` has ended: what calls of it left open at the host is closed.
+    fn process_ended(&self, pid: Pid);
 }
 
 /// A host call.

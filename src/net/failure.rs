@@ -22,10 +22,12 @@ pub enum HttpFailure {
     TooLong,
     /// There were too many redirects.
     Redirects,
+    /// Too many answers are open.
+    TooManyOpen,
 }
 
 impl HttpFailure {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Resolve,
         Self::Refused,
         Self::Tls,
@@ -35,6 +37,7 @@ impl HttpFailure {
         Self::Protocol,
         Self::TooLong,
         Self::Redirects,
+        Self::TooManyOpen,
     ];
 
     /// Its name in answers and on tapes, such as `timeout`.
@@ -49,6 +52,7 @@ impl HttpFailure {
             Self::Protocol => "protocol",
             Self::TooLong => "too_long",
             Self::Redirects => "redirects",
+            Self::TooManyOpen => "too_many_open",
         }
     }
 

@@ -34,6 +34,12 @@ impl From<Fault> for Halt {
     }
 }
 
+impl From<Errno> for Halt {
+    fn from(errno: Errno) -> Self {
+        Self::Unsaid(errno)
+    }
+}
+
 impl From<Stop> for Halt {
     fn from(stop: Stop) -> Self {
         Self::Stop(stop)
@@ -227,7 +233,7 @@ impl<'a, 'l> Functions<'a, 'l> {
 macro_rules! interface {
     ($(#[$doc:meta])* $interface:ident: $($name:literal => $how:ident($body:expr)),* $(,)?) => {
         $(#[$doc])*
-        pub(super) fn $interface(functions: &mut $crate::abi::preview2::call::Functions<'_, '_>) -> wasmtime::Result<bool> {
+        pub(in crate::abi::preview2) fn $interface(functions: &mut $crate::abi::preview2::call::Functions<'_, '_>) -> wasmtime::Result<bool> {
             match functions.name() {
                 $($name => functions.$how($name, $body)?,)*
                 _ => return Ok(false),

@@ -3,6 +3,16 @@
 use crate::abi::Process;
 use crate::kernel::guest::{Buffers, Fault, Range};
 
+/// Where the next bytes of a stream are.
+pub(super) enum Next {
+    /// In a file.
+    At(u64),
+    /// At the end of a file.
+    End,
+    /// It has no places.
+    Here,
+}
+
 /// Most bytes that one call reads: an answer is in the memory of the host first.
 pub(super) const READ_BYTES_MAX: u64 = 1 << 20;
 

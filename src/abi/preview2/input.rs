@@ -6,7 +6,7 @@ use wasmtime::component::Resource;
 
 use super::errors::{Failure, IoError, Origin};
 use super::exchange;
-use super::file_io::{READ_BYTES_MAX, read_at};
+use super::file_io::{Next, READ_BYTES_MAX, read_at};
 use super::poll::Condition;
 use crate::abi::Process;
 use crate::base::errno::Errno;
@@ -73,6 +73,16 @@ impl InputStream {
         match self.source {
             Source::Descriptor { fd, is_kept: true, .. } => Some(fd),
             Source::Descriptor { .. } | Source::Body(_) => None,
+        }
+    }
+
+    /// Its descriptor, and where its next bytes are; none for what has no descriptor.
+    pub fn origin(&self) -> Option<(u32, Next)> {
+        match self.source {
+            Source::Descriptor { fd, offset, .. } => {
+                Some((fd, offset.map_or(Next::Here, Next::At)))
+            }
+            Source::Body(_) => None,
         }
     }
 

@@ -2,11 +2,13 @@
 //!
 //! Each function makes calls on the same [`Guest`](crate::kernel::guest::Guest) as those of preview1, so that limits,
 //! policy, the trace and the tape hold for components, too. A handle of a component is an index into the table of its
-//! process: [`Resources`].
+//! process: [`Resources`]. What WASI 0.2 lacks is in packages of our own: [`belljar`].
 //!
 //! Source: the WIT documents of WASI 0.2. All versions 0.2.x are one: later ones only add functions.
 
+mod belljar;
 mod call;
+mod child;
 mod cli;
 mod clocks;
 mod errors;
@@ -33,10 +35,19 @@ pub(super) use resources::Resources;
 /// The export of a component that is its program: an instance with the function `run`. The name goes on with a version.
 pub const RUN: &str = "wasi:cli/run@0.2.";
 
-/// The name of `interface` without its version, if that is one of WASI 0.2.
+/// The versions of our own packages.
+const BELLJAR_VERSION: &str = "0.1.";
+
+/// The name of `interface` without its version, if guests have that version of it: of WASI 0.2, or of our own packages.
 pub fn name(interface: &str) -> Option<&str> {
     let (name, version) = interface.split_once('@')?;
-    (name.starts_with("wasi:") && version.starts_with("0.2.")).then_some(name)
+    let (package, _) = name.split_once(':')?;
+    let known = match package {
+        "wasi" => "0.2.",
+        "belljar" => BELLJAR_VERSION,
+        _ => return None,
+    };
+    version.starts_with(known).then_some(name)
 }
 
 /// Defines the function `name` of `interface`, whose name has no version, in `instance`; returns whether guests have it.
@@ -50,6 +61,8 @@ pub fn define_function(
 ) -> wasmtime::Result<bool> {
     let functions = &mut Functions::new(instance, name);
     match interface {
+        "belljar:host/calls" => belljar::calls(functions),
+        "belljar:process/processes" => belljar::processes(functions),
         "wasi:cli/environment" => cli::environment(functions),
         "wasi:cli/exit" => cli::exit(functions),
         "wasi:cli/stdin" => cli::stdin(functions),
@@ -84,7 +97,7 @@ pub fn define_function(
     }
 }
 
-/// Defines the resource `name`, of any interface of WASI, in `instance`; returns whether guests have it.
+/// Defines the resource `name`, of any interface, in `instance`; returns whether guests have it.
 ///
 /// # Errors
 /// The name is already defined.
@@ -93,13 +106,14 @@ pub fn define_resource(
     name: &str,
 ) -> wasmtime::Result<bool> {
     match name {
+        "child" => belljar::define_child(instance, name)?,
         "descriptor" => resources::define::<filesystem::Descriptor>(instance, name)?,
         "directory-entry-stream" => {
             resources::define::<filesystem::DirectoryEntryStream>(instance, name)?;
         }
         "fields" => resources::define::<http::Fields>(instance, name)?,
         "future-incoming-response" => {
-            resources::define_ended::<http::FutureResponse>(instance, name)?;
+            resources::define_ended::<exchange::FutureResponse>(instance, name)?;
         }
         "future-trailers" => resources::define::<http::FutureTrailers>(instance, name)?,
         "incoming-body" => resources::define_ended::<exchange::IncomingBody>(instance, name)?,

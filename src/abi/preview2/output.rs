@@ -7,7 +7,7 @@ use wasmtime::component::Resource;
 use super::call::Halt;
 use super::errors::{Failure, IoError, Origin};
 use super::exchange;
-use super::file_io::write_at;
+use super::file_io::{Next, write_at};
 use super::poll::Condition;
 use crate::abi::Process;
 use crate::base::errno::Errno;
@@ -92,6 +92,21 @@ impl OutputStream {
         }
     }
 
+    /// Its descriptor, and where its next bytes go; none for what has no descriptor.
+    pub fn destination(&self) -> Option<(u32, Next)> {
+        match self.sink {
+            Sink::Descriptor { fd, place, .. } => {
+                let next = match place {
+                    Place::At(offset) => Next::At(offset),
+                    Place::End => Next::End,
+                    Place::Next => Next::Here,
+                };
+                Some((fd, next))
+            }
+            Sink::Body(_) => None,
+        }
+    }
+
     /// When a write does not wait.
     pub fn readiness(&self) -> Condition {
         match self.sink {
@@ -150,7 +165,8 @@ pub(super) fn room(
     let room = check_write(process, stream)?;
     if room == 0 && waits {
         let condition = process.resource(stream)?.readiness();
-        process.guest.poll_oneoff(&[condition.subscription(0)])?;
+        let subscription = condition.subscription(process, 0)?;
+        process.guest.poll_oneoff(&[subscription])?;
         return check_write(process, stream);
     }
     Ok(room)

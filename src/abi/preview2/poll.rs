@@ -3,8 +3,10 @@
 use wasmtime::component::Resource;
 
 use super::call::{Halt, interface};
+use super::child::Child;
+use super::exchange::FutureResponse;
 use crate::abi::{Process, trace};
-use crate::kernel::guest::{EventKind, Fault, Guest, Subscription, SubscriptionKind};
+use crate::kernel::guest::{EventKind, Subscription, SubscriptionKind};
 use crate::kernel::machine::clock::ClockId;
 
 /// Most pollables of one call: see `poll_oneoff`.
@@ -27,10 +29,14 @@ pub(super) struct Pollable(pub Condition);
 pub(super) enum Condition {
     /// Nothing.
     Met,
+    /// The answer of the request that the resource with this index stands for.
+    Answered(u32),
     /// Bytes or the end of a descriptor.
     Readable(u32),
     /// Room in a descriptor.
     Writable(u32),
+    /// The end of the child that the resource with this index stands for.
+    Ended(u32),
     /// The kernel's monotonic clock shows this time, in nanoseconds; the largest one never comes.
     Time(u64),
 }
@@ -40,34 +46,60 @@ const NOW: SubscriptionKind =
     SubscriptionKind::Clock { id: ClockId::Monotonic, timeout: 0, absolute: false };
 
 impl Condition {
-    pub fn subscription(self, index: usize) -> Subscription {
+    /// The subscription `index` of a poll by `process`.
+    ///
+    /// # Errors
+    /// A trap if its resource is gone, which its place as a child rules out.
+    pub fn subscription(self, process: &mut Process, index: usize) -> Result<Subscription, Halt> {
         let kind = match self {
             Self::Met => NOW,
+            Self::Answered(future) if is_answered(process, future)? => NOW,
+            // The process itself has to finish the request; the largest time never comes.
+            Self::Answered(_) | Self::Time(u64::MAX) => SubscriptionKind::Never,
+            Self::Ended(child) => match child_of(process, child)?.awaited() {
+                None => NOW,
+                Some(pid) => SubscriptionKind::Child(pid),
+            },
             Self::Readable(fd) => SubscriptionKind::FdRead(fd),
             Self::Writable(fd) => SubscriptionKind::FdWrite(fd),
             Self::Time(time) => {
                 SubscriptionKind::Clock { id: ClockId::Monotonic, timeout: time, absolute: true }
             }
         };
-        Subscription { userdata: index as u64, kind }
+        Ok(Subscription { userdata: index as u64, kind })
     }
 
-    fn is_met(self, guest: &mut Guest) -> Result<bool, Fault> {
-        match self {
-            Self::Met => Ok(true),
-            Self::Readable(fd) => guest.fd_is_ready(fd, EventKind::FdRead),
-            Self::Writable(fd) => guest.fd_is_ready(fd, EventKind::FdWrite),
+    fn is_met(self, process: &mut Process) -> Result<bool, Halt> {
+        let awaited = match self {
+            Self::Ended(child) => child_of(process, child)?.awaited(),
+            _ => None,
+        };
+        let guest = &mut process.guest;
+        Ok(match self {
+            Self::Met => true,
+            Self::Answered(future) => is_answered(process, future)?,
+            Self::Ended(_) => awaited.is_none_or(|pid| guest.has_ended(pid)),
+            Self::Readable(fd) => guest.fd_is_ready(fd, EventKind::FdRead)?,
+            Self::Writable(fd) => guest.fd_is_ready(fd, EventKind::FdWrite)?,
             // A loop that asks again and again lets time go on.
-            Self::Time(time) => Ok(guest.clock_time_get(ClockId::Monotonic)? >= time),
-        }
+            Self::Time(time) => guest.clock_time_get(ClockId::Monotonic)? >= time,
+        })
     }
+}
+
+fn child_of(process: &mut Process, child: u32) -> Result<&mut Child, Halt> {
+    process.resource(&Resource::<Child>::new_borrow(child))
+}
+
+fn is_answered(process: &mut Process, future: u32) -> Result<bool, Halt> {
+    Ok(process.resource(&Resource::<FutureResponse>::new_borrow(future))?.is_ready())
 }
 
 /// Returns whether it has happened. If not, other processes get a turn first.
 fn ready(process: &mut Process, (pollable,): &(Resource<Pollable>,)) -> Result<bool, Halt> {
     let Pollable(condition) = *process.resource(pollable)?;
     trace!(process.guest, "{}", pollable.rep());
-    let is_met = condition.is_met(&mut process.guest)?;
+    let is_met = condition.is_met(process)?;
     if !is_met {
         process.guest.sched_yield()?;
     }
@@ -77,7 +109,8 @@ fn ready(process: &mut Process, (pollable,): &(Resource<Pollable>,)) -> Result<b
 fn block(process: &mut Process, (pollable,): &(Resource<Pollable>,)) -> Result<(), Halt> {
     let Pollable(condition) = *process.resource(pollable)?;
     trace!(process.guest, "{}", pollable.rep());
-    process.guest.poll_oneoff(&[condition.subscription(0)])?;
+    let subscription = condition.subscription(process, 0)?;
+    process.guest.poll_oneoff(&[subscription])?;
     Ok(())
 }
 
@@ -94,7 +127,8 @@ fn poll_list(
     }
     let mut subscriptions = Vec::with_capacity(pollables.len());
     for (index, pollable) in pollables.iter().enumerate() {
-        subscriptions.push(process.resource(pollable)?.0.subscription(index));
+        let Pollable(condition) = *process.resource(pollable)?;
+        subscriptions.push(condition.subscription(process, index)?);
     }
     let happened = process.guest.poll_oneoff(&subscriptions)?;
     // Each is the index of a pollable.

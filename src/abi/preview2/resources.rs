@@ -3,6 +3,7 @@
 use wasmtime::component::{LinkerInstance, Resource, ResourceType};
 
 use super::call::{Halt, call, call_waiting};
+use super::child::Child;
 use super::errors::IoError;
 use super::filesystem::{Descriptor, DirectoryEntryStream};
 use super::input::InputStream;
@@ -45,11 +46,12 @@ struct Slot {
 
 /// A resource.
 pub(super) enum Value {
+    Child(Child),
     Descriptor(Descriptor),
     DirectoryEntryStream(DirectoryEntryStream),
     Error(IoError),
     Fields(http::Fields),
-    FutureResponse(http::FutureResponse),
+    FutureResponse(exchange::FutureResponse),
     FutureTrailers(http::FutureTrailers),
     IncomingBody(exchange::IncomingBody),
     IncomingResponse(http::IncomingResponse),
@@ -109,11 +111,12 @@ macro_rules! kinds {
 }
 
 kinds! {
+    Child(Child),
     Descriptor(Descriptor) keeps |it| it.is_kept.then_some(it.fd),
     DirectoryEntryStream(DirectoryEntryStream) keeps |it| Some(it.fd),
     Error(IoError),
     Fields(http::Fields),
-    FutureResponse(http::FutureResponse),
+    FutureResponse(exchange::FutureResponse),
     FutureTrailers(http::FutureTrailers),
     IncomingBody(exchange::IncomingBody),
     IncomingResponse(http::IncomingResponse),
@@ -208,6 +211,9 @@ impl Process {
             None => return Err(Stop::Limit(Limit::Memory).into()),
         };
         if let Some(fd) = resource.descriptor() {
+            // Children have what they are given.
+            let closed = self.guest.fd_set_close_on_exec(fd, true);
+            closed.map_err(Halt::Unsaid)?;
             let users = &mut self.resources.users;
             users.resize(users.len().max(fd as usize + 1), 0);
             users[fd as usize] += 1;

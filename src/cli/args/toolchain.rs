@@ -124,9 +124,9 @@ pub enum ToolchainAction {
         #[arg(long)]
         json: bool,
     },
-    /// Show what a toolchain consists of, and what its modules need
+    /// Show what a toolchain consists of, and what its modules need; or a module or component
     Inspect {
-        /// The name of an installed toolchain, a bundle, or the folder of one
+        /// The name of an installed toolchain, a bundle, the folder of one, or a .wasm file
         #[arg(value_name = "NAME|FILE|DIR")]
         toolchain: String,
 

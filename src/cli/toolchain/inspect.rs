@@ -1,6 +1,7 @@
 //! `belljar toolchain inspect`.
 
 use std::collections::BTreeMap;
+use std::io::Read as _;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -8,6 +9,7 @@ use bytesize::ByteSize;
 use serde_json::{Value, json};
 
 use crate::base::digest::Digest;
+use crate::base::disk;
 use crate::cli::compile::engine_for_info;
 use crate::cli::exit::Usage;
 use crate::cli::home::installed_toolchains;
@@ -20,6 +22,9 @@ use crate::{InstalledToolchains, Manifest, Module, ProgramEntry, Toolchain, Tool
 
 /// Most exports of a module that are shown.
 const EXPORTS_SHOWN_MAX: usize = 8;
+
+/// The first bytes of modules and components.
+const WASM_MAGIC: &[u8] = b"\0asm";
 
 /// A module of a toolchain.
 struct Inspected {
@@ -51,6 +56,22 @@ impl Inspected {
         })
     }
 
+    /// As it is shown by itself: with all imports and exports.
+    fn say_whole(&self, path: &str) {
+        let size = ByteSize(self.len_bytes).display().iec();
+        let kind = if self.info.is_component() { "component" } else { "module" };
+        say!("{kind} {}  {size}", printable(path));
+        for (module, names) in self.imports() {
+            let names = names.join(", ");
+            let colon = if names.is_empty() { "" } else { ": " };
+            say!("  imports {}{colon}{}", printable(module), printable(&names));
+        }
+        for export in &self.info.exports {
+            say!("  exports {}", printable(export));
+        }
+        self.say_rest();
+    }
+
     fn say(&self, path: &str) {
         let size = ByteSize(self.len_bytes).display().iec();
         say!("module {}  {size}", printable(path));
@@ -70,6 +91,10 @@ impl Inspected {
             let more = if more == 0 { String::new() } else { format!(" and {more} more") };
             say!("  exports {}{more}", names.join(", "));
         }
+        self.say_rest();
+    }
+
+    fn say_rest(&self) {
         if !self.info.proposals.is_empty() {
             let proposals: Vec<&str> = self.info.proposals.iter().map(String::as_str).collect();
             say!("  proposals {}", proposals.join(", "));
@@ -89,8 +114,19 @@ impl Inspected {
     }
 }
 
-/// Shows what a toolchain has and needs.
+/// Shows what a toolchain has and needs, or a module.
 pub fn inspect(named: &str, json: bool) -> Result<u8> {
+    if let Some(module) = module_at(named)? {
+        let info = ModuleInfo::of(&engine_for_info()?, &module)
+            .with_context(|| format!("cannot inspect {}", printable(named)))?;
+        let inspected = Inspected { programs: Vec::new(), len_bytes: module.size(), info };
+        if json {
+            say!("{}", inspected.json(named));
+        } else {
+            inspected.say_whole(named);
+        }
+        return Ok(0);
+    }
     let Opened { toolchain, digest, signature, _folder } = open(named)?;
     let modules = modules(toolchain.clone())?;
     let manifest = toolchain.manifest();
@@ -131,6 +167,22 @@ pub fn inspect(named: &str, json: bool) -> Result<u8> {
         say!("tree {}  {}  {files}, {bytes}", printable(guest), printable(folder));
     }
     Ok(0)
+}
+
+/// The module or component in the file `named`; `None` if it is something else.
+fn module_at(named: &str) -> Result<Option<Module>> {
+    let path = Path::new(named);
+    if installed_toolchains()?.has(named)? || !path.is_file() {
+        return Ok(None);
+    }
+    let cannot = || format!("cannot inspect {}", printable(named));
+    let mut head = Vec::new();
+    let file = disk::open(path).with_context(cannot)?;
+    file.take(WASM_MAGIC.len() as u64).read_to_end(&mut head).with_context(cannot)?;
+    if head != WASM_MAGIC {
+        return Ok(None);
+    }
+    Module::read(path).map(Some).with_context(cannot)
 }
 
 /// A toolchain to be shown.

@@ -87,6 +87,17 @@ impl Guest {
         }
     }
 
+    /// Opens `/dev/null`, wherever that is; it closes on exec.
+    ///
+    /// # Errors
+    /// `EMFILE` at the limit of open files.
+    pub fn open_null(&mut self) -> Result<u32, Errno> {
+        self.check_open_files()?;
+        let fd = self.push(Description::Device(Device::Null));
+        self.fd_set_close_on_exec(fd, true)?;
+        Ok(fd)
+    }
+
     /// Returns the attributes of the special file at `path` from `fd`.
     ///
     /// # Errors

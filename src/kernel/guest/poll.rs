@@ -36,6 +36,10 @@ pub enum SubscriptionKind {
     FdRead(u32),
     /// A descriptor is writable.
     FdWrite(u32),
+    /// This child has ended.
+    Child(Pid),
+    /// Nothing: it has no event.
+    Never,
 }
 
 /// An event that happened.
@@ -53,6 +57,13 @@ pub struct Event {
     pub hangup: bool,
 }
 
+impl Event {
+    /// An event without bytes.
+    fn of(userdata: u64, kind: EventKind) -> Self {
+        Self { userdata, error: None, kind, nbytes: 0, hangup: false }
+    }
+}
+
 /// `eventtype` of preview1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -63,6 +74,8 @@ pub enum EventKind {
     FdRead = 1,
     /// A descriptor to write.
     FdWrite = 2,
+    /// A child. Preview1 has no such events.
+    Child = 3,
 }
 
 /// Due times of clocks, each with its userdata.
@@ -92,19 +105,80 @@ impl Guest {
     /// # Errors
     /// `EINVAL` if there is no subscription. [`Fault::Stop`] if a timeout comes first; [`Fault::Wait`].
     pub fn poll_oneoff(&mut self, subscriptions: &[Subscription]) -> Result<Vec<Event>, Fault> {
-        self.poll(subscriptions, None)
-    }
-
-    /// As [`Guest::poll_oneoff`], but the end of `child` ends the wait, too, perhaps without an event.
-    ///
-    /// # Errors
-    /// As [`Guest::poll_oneoff`].
-    pub fn poll_or_child(
-        &mut self,
-        subscriptions: &[Subscription],
-        child: Pid,
-    ) -> Result<Vec<Event>, Fault> {
-        self.poll(subscriptions, Some(child))
+        if subscriptions.is_empty() {
+            return Err(Errno::Inval.into());
+        }
+        // Made again after a wait: relative times count from the first try.
+        let waited = self.progress.as_mut().and_then(|progress| progress.poll.take());
+        // A replayed clock may not show the time that was waited for.
+        let timed_out = waited.is_some() && self.machine.run.processes.timed_out(self.pid);
+        let polling = waited.unwrap_or_else(|| self.poll_clocks(subscriptions));
+        let Polling { clocks, begun, until } = polling;
+        let mut now = if timed_out { until.map_or(begun, |until| until.max(begun)) } else { begun };
+        let mut ready = Vec::new();
+        let mut waits_for_stdin = Vec::new();
+        let (mut pipes, mut children) = (Vec::new(), Vec::new());
+        for subscription in subscriptions {
+            let (fd, kind) = match subscription.kind {
+                SubscriptionKind::Clock { .. } | SubscriptionKind::Never => continue,
+                SubscriptionKind::Child(child) if self.has_ended(child) => {
+                    ready.push(Event::of(subscription.userdata, EventKind::Child));
+                    continue;
+                }
+                SubscriptionKind::Child(child) => {
+                    children.push(child);
+                    continue;
+                }
+                SubscriptionKind::FdRead(fd) => (fd, EventKind::FdRead),
+                SubscriptionKind::FdWrite(fd) => (fd, EventKind::FdWrite),
+            };
+            match self.unready(fd, kind) {
+                None => ready.push(self.fd_event(*subscription, fd, kind)),
+                Some(NotReady::Stdin) => waits_for_stdin.push((*subscription, fd)),
+                Some(NotReady::Pipe(pipe, end)) => pipes.push((pipe, end)),
+            }
+        }
+        if !waits_for_stdin.is_empty() {
+            let others = !pipes.is_empty()
+                || !children.is_empty()
+                || self.machine.run.processes.others_are_ready();
+            let wait = match until {
+                _ if !ready.is_empty() || others => Some(0),
+                Some(until) => Some(until.saturating_sub(now)),
+                None => None,
+            };
+            let is_ready = self.wait_for_stdin(wait)?;
+            self.tape_stdin_poll(is_ready);
+            if is_ready {
+                for (subscription, fd) in waits_for_stdin {
+                    ready.push(self.fd_event(subscription, fd, EventKind::FdRead));
+                }
+            } else if others && ready.is_empty() {
+                let polling = Some(Polling { clocks, begun, until });
+                self.progress.get_or_insert_default().poll = polling;
+                return Err(self.wait(Wait::Turn, None));
+            } else if let Some(until) = until.filter(|_| ready.is_empty()) {
+                // Standard input was waited for until then.
+                self.pass_time(until)?;
+                now = until.max(now);
+            }
+        }
+        if ready.is_empty() && until.is_none_or(|until| until > now) {
+            let is_time = pipes.is_empty() && children.is_empty() && until.is_some();
+            let wait = if is_time { Wait::Time } else { Wait::Poll(pipes, children) };
+            if let (Wait::Time, Some(until)) = (&wait, until) {
+                self.tape_sleep(until);
+            }
+            let polling = Some(Polling { clocks, begun, until });
+            self.progress.get_or_insert_default().poll = polling;
+            return Err(self.wait(wait, until));
+        }
+        for (due, userdata) in clocks {
+            if due <= now {
+                ready.push(Event::of(userdata, EventKind::Clock));
+            }
+        }
+        Ok(ready)
     }
 
     /// Returns whether `fd` is ready to be read or written, without waiting.
@@ -143,79 +217,6 @@ impl Guest {
     /// Returns the time of the monotonic clock in `duration_ns` nanoseconds.
     pub fn monotonic_time_in(&mut self, duration_ns: u64) -> u64 {
         self.read_clock(ClockId::Monotonic).saturating_add(duration_ns)
-    }
-
-    fn poll(
-        &mut self,
-        subscriptions: &[Subscription],
-        child: Option<Pid>,
-    ) -> Result<Vec<Event>, Fault> {
-        if subscriptions.is_empty() {
-            return Err(Errno::Inval.into());
-        }
-        // Made again after a wait: relative times count from the first try.
-        let waited = self.progress.as_mut().and_then(|progress| progress.poll.take());
-        // A replayed clock may not show the time that was waited for.
-        let timed_out = waited.is_some() && self.machine.run.processes.timed_out(self.pid);
-        let polling = waited.unwrap_or_else(|| self.poll_clocks(subscriptions));
-        let Polling { clocks, begun, until } = polling;
-        let mut now = if timed_out { until.map_or(begun, |until| until.max(begun)) } else { begun };
-        let mut ready = Vec::new();
-        let mut waits_for_stdin = Vec::new();
-        let mut pipes = Vec::new();
-        for subscription in subscriptions {
-            let (fd, kind) = match subscription.kind {
-                SubscriptionKind::Clock { .. } => continue,
-                SubscriptionKind::FdRead(fd) => (fd, EventKind::FdRead),
-                SubscriptionKind::FdWrite(fd) => (fd, EventKind::FdWrite),
-            };
-            match self.unready(fd, kind) {
-                None => ready.push(self.fd_event(*subscription, fd, kind)),
-                Some(NotReady::Stdin) => waits_for_stdin.push((*subscription, fd)),
-                Some(NotReady::Pipe(pipe, end)) => pipes.push((pipe, end)),
-            }
-        }
-        if !waits_for_stdin.is_empty() {
-            let others = !pipes.is_empty() || self.machine.run.processes.others_are_ready();
-            let wait = match until {
-                _ if !ready.is_empty() || others => Some(0),
-                Some(until) => Some(until.saturating_sub(now)),
-                None => None,
-            };
-            let is_ready = self.wait_for_stdin(wait)?;
-            self.tape_stdin_poll(is_ready);
-            if is_ready {
-                for (subscription, fd) in waits_for_stdin {
-                    ready.push(self.fd_event(subscription, fd, EventKind::FdRead));
-                }
-            } else if others && ready.is_empty() {
-                let polling = Some(Polling { clocks, begun, until });
-                self.progress.get_or_insert_default().poll = polling;
-                return Err(self.wait(Wait::Turn, None));
-            } else if let Some(until) = until.filter(|_| ready.is_empty()) {
-                // Standard input was waited for until then.
-                self.pass_time(until)?;
-                now = until.max(now);
-            }
-        }
-        let has_ended = child.is_some_and(|child| self.machine.run.processes.has_ended(child));
-        if ready.is_empty() && !has_ended && until.is_none_or(|until| until > now) {
-            let is_time = pipes.is_empty() && child.is_none();
-            let wait = if is_time { Wait::Time } else { Wait::Poll(pipes, child) };
-            if let (Wait::Time, Some(until)) = (&wait, until) {
-                self.tape_sleep(until);
-            }
-            let polling = Some(Polling { clocks, begun, until });
-            self.progress.get_or_insert_default().poll = polling;
-            return Err(self.wait(wait, until));
-        }
-        for (due, userdata) in clocks {
-            if due <= now {
-                let kind = EventKind::Clock;
-                ready.push(Event { userdata, error: None, kind, nbytes: 0, hangup: false });
-            }
-        }
-        Ok(ready)
     }
 
     /// Computes when the clocks of `subscriptions` are due.
@@ -278,8 +279,7 @@ impl Guest {
     }
 
     fn fd_event(&mut self, subscription: Subscription, fd: u32, kind: EventKind) -> Event {
-        let mut event =
-            Event { userdata: subscription.userdata, error: None, kind, nbytes: 0, hangup: false };
+        let mut event = Event::of(subscription.userdata, kind);
         let reads = kind == EventKind::FdRead;
         match self.description(fd) {
             Ok(Description::PipeReader(OpenPipe { pipe, .. })) if reads => {

@@ -265,6 +265,12 @@ impl Guest {
         }
     }
 
+    /// Gives up the child `pid`: it need not be waited for, and its parent is the first process. No effect if it is no
+    /// child.
+    pub fn proc_disown(&mut self, pid: Pid) {
+        self.machine.run.processes.disown(self.pid, pid);
+    }
+
     /// Sends `signal` to `pid`; with `None`, only checks that the process exists (POSIX `kill`). Signals
     /// end the process, except those that are ignored by default.
     ///

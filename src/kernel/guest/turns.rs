@@ -167,6 +167,9 @@ impl Guest {
         }
         machine.run.processes.modules -= u32::from(self.is_module);
         machine.run.processes.end(pid, &outcome);
+        if let Some(host) = &machine.host {
+            host.process_ended(pid);
+        }
         machine.vfs.note_process_end();
         self.tape_turn(false);
         self.machine.end();

@@ -5,10 +5,10 @@ pub mod programs;
 pub mod schedule;
 mod signal;
 pub(super) mod turn;
+mod waits;
 pub mod wakeup;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt::Write;
 
 use self::outcome::{Outcome, Trap};
 use self::schedule::Image;
@@ -58,7 +58,7 @@ pub enum Wait {
     /// Room in a pipe, or the end of its readers.
     Writable(PipeId),
     /// One of several pipes, a time, or the end of a child.
-    Poll(Vec<(PipeId, End)>, Option<Pid>),
+    Poll(Vec<(PipeId, End)>, Vec<Pid>),
     /// The end of this child, or of any.
     Child(Option<Pid>),
     /// A time only.
@@ -406,17 +406,24 @@ impl Processes {
         }
     }
 
+    /// Makes the child `orphan` of `parent` one of the machine, which reaps it. No effect if it is no child of it.
+    pub(super) fn disown(&mut self, parent: Pid, orphan: Pid) {
+        if !self.children.remove(&(parent, orphan)) {
+            return;
+        }
+        self.children.insert((Pid::MACHINE, orphan));
+        let entry = self.entry(orphan);
+        entry.parent = Pid::MACHINE;
+        if matches!(entry.state, State::Zombie(_)) {
+            self.remove(orphan);
+        }
+    }
+
     /// Ends `pid`: its children become orphans, and its parent is told.
     pub(super) fn end(&mut self, pid: Pid, outcome: &Outcome) {
         let orphans: Vec<Pid> = self.children(pid).collect();
         for orphan in orphans {
-            self.children.remove(&(pid, orphan));
-            self.children.insert((Pid::MACHINE, orphan));
-            let entry = self.entry(orphan);
-            entry.parent = Pid::MACHINE;
-            if matches!(entry.state, State::Zombie(_)) {
-                self.remove(orphan);
-            }
+            self.disown(pid, orphan);
         }
         let parent = self.entry(pid).parent;
         if parent == Pid::MACHINE {
@@ -426,7 +433,7 @@ impl Processes {
             let hidden = self.entry(pid).hidden;
             let waits_for_it = |wait: &Wait| match wait {
                 Wait::Child(which) => which.map_or(!hidden, |which| which == pid),
-                Wait::Poll(_, child) => *child == Some(pid),
+                Wait::Poll(_, children) => children.contains(&pid),
                 _ => false,
             };
             if matches!(&self.entry(parent).state, State::Waiting(wait) if waits_for_it(wait)) {
@@ -488,43 +495,6 @@ impl Processes {
         let State::Zombie(status) = entry.state else { return None };
         self.remove(pid);
         Some(status)
-    }
-
-    /// Describes what each process waits for, a line each.
-    pub(super) fn describe_waits(&self) -> String {
-        let mut text = String::new();
-        for (pid, Entry { name, state, .. }) in &self.entries {
-            let State::Waiting(wait) = state else { continue };
-            let _ =
-                write!(text, "{}process {pid} ({name}) ", if text.is_empty() { "" } else { "\n" });
-            let _ = match wait {
-                Wait::Turn | Wait::Time => write!(text, "waits for its turn"),
-                Wait::Readable(pipe) => {
-                    write!(text, "waits to read pipe {}, which is empty", pipe.number())
-                }
-                Wait::Writable(pipe) => {
-                    write!(text, "waits to write pipe {}, which is full", pipe.number())
-                }
-                Wait::Poll(pipes, _) => {
-                    let numbers: Vec<String> =
-                        pipes.iter().map(|(pipe, _)| pipe.number().to_string()).collect();
-                    write!(text, "polls pipe {}", numbers.join(", "))
-                }
-                Wait::Host(None) => {
-                    write!(text, "waits for the host, which has no more events")
-                }
-                Wait::Host(Some(pipe)) => {
-                    let pipe = pipe.number();
-                    write!(
-                        text,
-                        "is a native program, and waits to read pipe {pipe}, which is empty"
-                    )
-                }
-                Wait::Child(Some(child)) => write!(text, "waits for process {child} to end"),
-                Wait::Child(None) => write!(text, "waits for a child to end"),
-            };
-        }
-        text
     }
 }
 

@@ -210,6 +210,29 @@ fn answers_that_nobody_reads_are_closed() {
 }
 
 #[test]
+fn answers_that_an_ended_process_left_open_are_closed() {
+    // At most 16 can be open.
+    let server = Server::saying(&[HELLO; 40]);
+    let host = SessionHost::builder().http(HttpClient::new(server.policy())).build();
+    let mut machine = Machine::builder().host(host).build().unwrap();
+    for run in 0..20 {
+        let output = command(&["left", &server.url("/")]).output(&mut machine).unwrap();
+        let printed = String::from_utf8_lossy(output.stdout.as_ref());
+        assert_eq!(printed, "left open 200\n", "run {run}: {output:?}");
+        assert!(matches!(output.status.outcome(), Outcome::Trapped(_)), "{output:?}");
+    }
+}
+
+#[test]
+fn waiting_for_the_answer_of_an_unfinished_request_is_a_deadlock() {
+    let server = Server::saying(&[HELLO]);
+    let host = SessionHost::builder().http(HttpClient::new(server.policy())).build();
+    let output = output_of(host, &["unfinished", &server.url("/")]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "ready false, [1] of both\n");
+    assert!(matches!(output.status.outcome(), Outcome::Deadlock(_)), "{output:?}");
+}
+
+#[test]
 fn answer_is_taken_once() {
     let server = Server::saying(&[HELLO]);
     assert_eq!(printed(&server, &["twice", &server.url("/")]), "Some(Err(()))\n");

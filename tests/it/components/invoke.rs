@@ -130,6 +130,15 @@ fn call_that_cannot_be_made_says_why() {
 }
 
 #[test]
+fn message_about_long_names_is_cut() {
+    let names = (0..30).map(|number| format!("(export \"{}{number}\")", "é".repeat(400)));
+    let text = format!("(module (func {}))", names.collect::<String>());
+    let module = Module::from_bytes("m", text.into_bytes()).unwrap();
+    let error = invoke(&Program::new(engine(), &module).unwrap(), "nope()").unwrap_err();
+    assert!(error.len() < 5000 && error.contains('…'), "{} bytes", error.len());
+}
+
+#[test]
 fn functions_of_modules_are_called_after_initialize() {
     let program = module();
     for (call, printed, returned) in [

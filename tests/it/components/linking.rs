@@ -2,7 +2,7 @@
 
 use belljar::{Command, Encoding, Machine, Module, Outcome, Program, ProgramError, UnknownImports};
 
-use crate::support::engine;
+use crate::support::{belljar, engine, stderr, stdout};
 
 fn component(text: &str) -> Module {
     let module = Module::from_bytes("component", text.as_bytes().to_vec()).unwrap();
@@ -113,4 +113,90 @@ fn shared_memory_of_a_component_is_refused() {
     let text = r"(component (core module (memory 1)) (core module (memory 1 1 shared)))";
     let error = Program::new(engine(), &component(text)).err().unwrap();
     assert!(matches!(error, ProgramError::SharedMemory { .. }), "{error}");
+}
+
+/// `toolchain inspect` of the component `text` in a file.
+fn inspected(text: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = wat::parse_str(text).unwrap();
+    std::fs::write(folder.path().join("c.wasm"), bytes).unwrap();
+    let output = belljar(folder.path()).args(["toolchain", "inspect", "c.wasm"]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    stdout(&output)
+}
+
+#[test]
+fn inspect_shows_the_world_of_a_component_and_what_of_it_is_missing() {
+    let found = inspected(
+        r#"(component
+            (import "wasi:random/random@0.2.3" (instance (export "get-random-u64" (func (result u64)))))
+            (import "wasi:random/random@0.3.0" (instance (export "get-random-u64" (func (result u64)))))
+            (import "belljar:process/processes@0.1.0" (instance (export "id" (func (result u32)))))
+            (import "belljar:process/processes@0.2.0" (instance (export "id" (func (result u32)))))
+            (import "mine:own/thing" (instance (export "act" (func))))
+            (core module $m (func (export "f")))
+            (core instance $i (instantiate $m))
+            (func (export "start") (canon lift (core func $i "f"))))"#,
+    );
+    let wanted = "  imports belljar:process/processes@0.1.0: id
+  imports belljar:process/processes@0.2.0: id
+  imports mine:own/thing: act
+  imports wasi:random/random@0.2.3: get-random-u64
+  imports wasi:random/random@0.3.0: get-random-u64
+  exports start
+  proposals component-model
+  traps when it calls wasi:random/random@0.3.0#get-random-u64, belljar:process/processes@0.2.0#id, \
+        mine:own/thing#act, which belljar does not have
+  a library: it cannot be run
+  hermetic
+";
+    let (first, rest) = found.split_once('\n').unwrap();
+    assert!(first.starts_with("component c.wasm  "), "{first}");
+    assert_eq!(rest, wanted);
+}
+
+/// Two components, each with a memory of its own, made one: as `wac` and `wasm-tools compose` make them.
+const COMPOSED: &str = r#"(component
+    (component $inner
+        (core module $m
+            (memory (export "memory") 1)
+            (data (i32.const 8) "\07")
+            (func (export "get") (result i32) (i32.load8_u (i32.const 8))))
+        (core instance $i (instantiate $m))
+        (func $get (result u32) (canon lift (core func $i "get")))
+        (instance $exports (export "get" (func $get)))
+        (export "test:inner/numbers" (instance $exports)))
+    (component $outer
+        (import "test:inner/numbers" (instance $numbers (export "get" (func (result u32)))))
+        (import "wasi:cli/exit@0.2.6" (instance $exit (export "exit-with-code" (func (param "code" u8)))))
+        (core func $get (canon lower (func $numbers "get")))
+        (core func $end (canon lower (func $exit "exit-with-code")))
+        (core module $m
+            (import "in" "get" (func $get (result i32)))
+            (import "in" "end" (func $end (param i32)))
+            (memory (export "memory") 2)
+            (func (export "run") (result i32)
+                (i32.store8 (i32.const 8) (i32.const 35))
+                (call $end (i32.add (call $get) (i32.load8_u (i32.const 8))))
+                (i32.const 0)))
+        (core instance $i (instantiate $m (with "in" (instance (export "get" (func $get)) (export "end" (func $end))))))
+        (func $run (result (result)) (canon lift (core func $i "run")))
+        (instance $exports (export "run" (func $run)))
+        (export "wasi:cli/run@0.2.6" (instance $exports)))
+    (import "wasi:cli/exit@0.2.6" (instance $exit (export "exit-with-code" (func (param "code" u8)))))
+    (instance $a (instantiate $inner))
+    (instance $b (instantiate $outer
+        (with "test:inner/numbers" (instance $a "test:inner/numbers")) (with "wasi:cli/exit@0.2.6" (instance $exit))))
+    (export "wasi:cli/run@0.2.6" (instance $b "wasi:cli/run@0.2.6")))"#;
+
+#[test]
+fn composed_components_run_and_are_shown_from_outside() {
+    assert_eq!(outcome(COMPOSED), Ok(Outcome::Exited(42)));
+    let found = inspected(COMPOSED);
+    let (_, rest) = found.split_once('\n').unwrap();
+    assert_eq!(
+        rest,
+        "  imports wasi:cli/exit@0.2.6: exit-with-code\n  exports wasi:cli/run@0.2.6\n  proposals component-model\n  \
+         hermetic\n"
+    );
 }

@@ -6,6 +6,7 @@ mod files;
 mod http;
 mod invoke;
 mod linking;
+mod process;
 mod random;
 mod runs;
 mod streams;

@@ -1,5 +1,7 @@
 //! `wasi:io`: streams and pollables.
 
+use belljar::Outcome;
+
 use super::{answers, builder, command, expect, output_in, text, trap};
 
 #[test]
@@ -92,6 +94,14 @@ fn pollables_wait_for_the_clock_of_the_machine() {
         ("block p4", ""),
         ("monotonic", "90000000001000"),
     ]);
+}
+
+#[test]
+fn waiting_for_the_largest_time_alone_is_a_deadlock() {
+    let calls = ["at 18446744073709551615", "block p0"];
+    let output = output_in(builder(), &command(&calls));
+    let Outcome::Deadlock(waits) = output.status.outcome() else { panic!("{output:?}") };
+    assert!(waits.contains("polls what never comes"), "{waits}");
 }
 
 /// A loop of `ready` lets the clock go on, as a loop that reads the clock does.

@@ -17,6 +17,30 @@ pub trait Ended {
     fn open(self) -> Option<u64>;
 }
 
+/// `wasi:http/types.future-incoming-response`
+pub struct FutureResponse {
+    pub exchange: Shared,
+    /// Whether `get` gave the answer away.
+    pub is_taken: bool,
+}
+
+impl FutureResponse {
+    pub fn new(exchange: Shared) -> Self {
+        Self { exchange, is_taken: false }
+    }
+
+    /// Whether `get` answers something.
+    pub fn is_ready(&self) -> bool {
+        self.is_taken || self.exchange.lock().answer.is_some()
+    }
+}
+
+impl Ended for FutureResponse {
+    fn open(self) -> Option<u64> {
+        self.exchange.lock().answer.as_ref()?.as_ref().ok()?.body.handle()
+    }
+}
+
 /// `wasi:http/types.incoming-body`
 pub struct IncomingBody {
     pub source: Source,

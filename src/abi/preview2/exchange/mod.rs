@@ -4,6 +4,6 @@ mod body;
 mod request;
 mod types;
 
-pub use body::{Ended, IncomingBody, OutgoingBody, read, write};
+pub use body::{Ended, FutureResponse, IncomingBody, OutgoingBody, read, write};
 pub use request::{Answer, Body, Field, Head, Shared, Source, charged, close, grow, perform};
 pub use types::{ErrorCode, HeaderError, Method, Scheme};

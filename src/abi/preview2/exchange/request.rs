@@ -2,14 +2,13 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
 use super::types::{DnsErrorPayload, ErrorCode};
 use crate::abi::Process;
 use crate::abi::preview2::call::Halt;
 use crate::base::errno::Errno;
+use crate::base::json_body;
 use crate::kernel::guest::Fault;
 use crate::kernel::machine::limits::{Limit, Stop};
 use crate::kernel::machine::memory::{Charge, OutOfMemory};
@@ -28,6 +27,8 @@ pub struct Exchange {
     pub bytes: Vec<u8>,
     /// Of `bytes`.
     pub charge: Charge,
+    /// What is asked, from the first attempt on: the parameters of `net.http`, or why there are none.
+    params: Option<Result<Arc<str>, ErrorCode>>,
     pub answer: Option<Result<Answer, ErrorCode>>,
 }
 
@@ -83,7 +84,8 @@ pub struct Answer {
 impl Shared {
     pub fn new(charge: Charge) -> Self {
         let body = Body::None;
-        let exchange = Exchange { head: None, body, bytes: Vec::new(), charge, answer: None };
+        let (bytes, params, answer) = (Vec::new(), None, None);
+        let exchange = Exchange { head: None, body, bytes, charge, params, answer };
         Self(Arc::new(Mutex::new(exchange)))
     }
 
@@ -115,11 +117,11 @@ impl Exchange {
         Err(ErrorCode::HttpRequestBodySize(Some(length)))
     }
 
-    /// The parameters of `net.http`.
+    /// The parameters of `net.http`. They take the body away.
     ///
     /// # Errors
     /// What the request cannot be sent for.
-    fn params(&self, bytes_max: u64) -> Result<String, ErrorCode> {
+    fn params(&mut self, bytes_max: u64) -> Result<Arc<str>, ErrorCode> {
         let head = self.head.as_ref().ok_or_else(|| ErrorCode::internal("there is no request"))?;
         if self.body == Body::Abandoned {
             return Err(ErrorCode::internal("the body of the request was not finished"));
@@ -149,12 +151,10 @@ impl Exchange {
                 params[name] = timeout_ms.into();
             }
         }
-        match std::str::from_utf8(&self.bytes) {
-            _ if self.bytes.is_empty() => {}
-            Ok(text) => params["body"] = text.into(),
-            Err(_) => params["body_base64"] = BASE64.encode(&self.bytes).into(),
+        if !self.bytes.is_empty() {
+            json_body::put(&mut params, std::mem::take(&mut self.bytes));
         }
-        Ok(params.to_string())
+        Ok(params.to_string().into())
     }
 }
 
@@ -162,7 +162,7 @@ fn is_content_length(name: &str) -> bool {
     name.eq_ignore_ascii_case("content-length")
 }
 
-/// Makes the request of `exchange` if that is due, and keeps the answer there. It may wait, and is then made again.
+/// Makes the request of `exchange` if that is due, and keeps the answer there. It may wait, and is then called again.
 ///
 /// # Errors
 /// [`Halt`]: `Wait`, `Stop`.
@@ -171,7 +171,10 @@ pub fn perform(process: &mut Process, exchange: &Shared) -> Result<(), Halt> {
         return Ok(());
     }
     let bytes_max = process.guest.machine().limits().host_call_bytes_max;
-    let params = exchange.lock().params(bytes_max);
+    let known = exchange.lock().params.take();
+    let params = known.unwrap_or_else(|| exchange.lock().params(bytes_max));
+    // If the call waits, it has the same parameters afterwards.
+    exchange.lock().params = Some(params.clone());
     let answer = match params {
         Ok(params) => match ask(process, "net.http", &params)? {
             Ok(answer) => {
@@ -184,7 +187,7 @@ pub fn perform(process: &mut Process, exchange: &Shared) -> Result<(), Halt> {
         Err(code) => Err(code),
     };
     let mut exchange = exchange.lock();
-    (exchange.head, exchange.bytes) = (None, Vec::new());
+    (exchange.head, exchange.params) = (None, None);
     exchange.answer = Some(answer);
     Ok(())
 }
@@ -242,6 +245,7 @@ fn error_code(error: &Value) -> ErrorCode {
         (_, Some("resolve")) => {
             ErrorCode::DnsError(DnsErrorPayload { rcode: message, info_code: None })
         }
+        (_, Some("too_many_open")) => ErrorCode::ConnectionLimitReached,
         (_, Some("refused")) => ErrorCode::ConnectionRefused,
         (_, Some("connection")) => ErrorCode::ConnectionTerminated,
         (_, Some("incomplete")) => ErrorCode::HttpResponseIncomplete,
@@ -282,16 +286,12 @@ impl Answer {
     }
 }
 
-/// The bytes of an answer: text or base64.
+/// The bytes of an answer.
 ///
 /// # Errors
 /// `internal-error` for what is no base64.
 pub fn body_of(answer: &Value) -> Result<Vec<u8>, ErrorCode> {
-    if let Some(text) = answer["body"].as_str() {
-        return Ok(text.as_bytes().to_vec());
-    }
-    let Some(text) = answer["body_base64"].as_str() else { return Ok(Vec::new()) };
-    BASE64.decode(text).map_err(|_| ErrorCode::internal("the host's answer has invalid base64"))
+    json_body::get(answer).map_err(|_| ErrorCode::internal("the host's answer has invalid base64"))
 }
 
 /// Charges `bytes` more.

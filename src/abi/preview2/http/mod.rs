@@ -13,7 +13,7 @@ mod response;
 
 pub(super) use fields::Fields;
 pub(super) use request::{OutgoingRequest, RequestOptions};
-pub(super) use response::{FutureResponse, FutureTrailers, IncomingResponse};
+pub(super) use response::{FutureTrailers, IncomingResponse};
 
 use wasmtime::component::Resource;
 

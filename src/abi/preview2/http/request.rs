@@ -3,10 +3,9 @@
 use wasmtime::component::Resource;
 
 use super::fields::{Fields, is_token};
-use super::response::FutureResponse;
 use crate::abi::preview2::call::{Halt, interface};
 use crate::abi::preview2::exchange::{
-    Body, ErrorCode, Head, Method, OutgoingBody, Scheme, Shared, charged, perform,
+    Body, ErrorCode, FutureResponse, Head, Method, OutgoingBody, Scheme, Shared, charged, perform,
 };
 use crate::abi::{Process, trace};
 use crate::net::URL_BYTES_MAX;

@@ -5,7 +5,7 @@ use wasmtime::component::Resource;
 use super::fields::Fields;
 use crate::abi::preview2::call::{Halt, interface};
 use crate::abi::preview2::exchange::{
-    Answer, Ended, ErrorCode, Field, IncomingBody, Shared, Source,
+    Answer, Ended, ErrorCode, Field, FutureResponse, IncomingBody, Source,
 };
 use crate::abi::preview2::poll::{Condition, Pollable};
 use crate::abi::{Process, trace};
@@ -31,24 +31,6 @@ interface! {
     future_trailers:
     "[method]future-trailers.subscribe" => is(subscribe_trailers),
     "[method]future-trailers.get" => is(get_trailers),
-}
-
-/// `wasi:http/types.future-incoming-response`
-pub struct FutureResponse {
-    exchange: Shared,
-    is_taken: bool,
-}
-
-impl FutureResponse {
-    pub fn new(exchange: Shared) -> Self {
-        Self { exchange, is_taken: false }
-    }
-}
-
-impl Ended for FutureResponse {
-    fn open(self) -> Option<u64> {
-        self.exchange.lock().answer.as_ref()?.as_ref().ok()?.body.handle()
-    }
 }
 
 /// `wasi:http/types.incoming-response`
@@ -81,7 +63,7 @@ fn subscribe(
     (future,): (Resource<FutureResponse>,),
 ) -> Result<Resource<Pollable>, Halt> {
     trace!(process.guest, "{}", future.rep());
-    process.add_child(Pollable(Condition::Met), &future)
+    process.add_child(Pollable(Condition::Answered(future.rep())), &future)
 }
 
 fn get(

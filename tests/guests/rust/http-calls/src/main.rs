@@ -2,11 +2,13 @@
 //!
 //! `fetch METHOD URL [BODY [HEADER]...]` prints the answer. Other words name what is tried: see `main`.
 
+use wasip2::clocks::monotonic_clock::subscribe_duration;
 use wasip2::http::outgoing_handler::handle;
 use wasip2::http::types::{
     ErrorCode, Fields, FutureIncomingResponse, IncomingBody, IncomingResponse, Method, OutgoingBody,
     OutgoingRequest, RequestOptions, Scheme, http_error_code,
 };
+use wasip2::io::poll::poll;
 use wasip2::io::streams::StreamError;
 
 fn main() {
@@ -27,8 +29,14 @@ fn main() {
         ["trailers", url] => trailers(url),
         ["abandoned", url] => abandoned(url),
         ["fields"] => fields(),
+        ["left", url] => {
+            let answer = fetch("GET", url, None, &[]).expect("it is answered");
+            println!("left open {}", answer.status());
+            panic!("the answer is not read");
+        }
         ["parts"] => parts(),
         ["twice", url] => twice(url),
+        ["unfinished", url] => unfinished(url),
         ["write-after-finish", url] => write_after_finish(url),
         ["finish-before-stream", url] => finish_before_stream(url),
         ["handle-before-headers", url] => {
@@ -188,6 +196,16 @@ fn abandoned(url: &str) {
     drop(body);
     print(wait(&future));
     println!("{:?}", future.get().map(|it| it.is_err()));
+}
+
+/// Waits for the answer of a request whose body is not finished, first for a second, then without an end.
+fn unfinished(url: &str) {
+    let request = request("POST", url, Fields::new());
+    let _body = request.body().expect("the body is asked for once");
+    let future = handle(request, None).expect("it can be asked");
+    let (answered, later) = (future.subscribe(), subscribe_duration(1_000_000_000));
+    println!("ready {}, {:?} of both", answered.ready(), poll(&[&answered, &later]));
+    answered.block();
 }
 
 fn fields() {
