@@ -49,7 +49,7 @@ pub(in crate::abi::preview2) fn define_child(
     name: &str,
 ) -> wasmtime::Result<()> {
     instance.resource(name, ResourceType::host::<Child>(), |store, index| {
-        call(store, "[resource-drop]child", Guest::begin_call, |process| {
+        call(store, "[resource-drop]", Guest::begin_call, |process| {
             trace!(process.guest, "{index}");
             let child = process.take(&Resource::<Child>::new_own(index))?;
             if child.status.is_none() {

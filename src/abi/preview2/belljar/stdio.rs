@@ -48,10 +48,8 @@ impl Handed {
 
     fn add(&mut self, process: &mut Process, to: u32, stdio: &Stdio) -> Result<(), Halt> {
         let from = match stdio {
-            Stdio::Inherit => {
-                // What closes on exec is not inherited, so that nothing has to be done.
-                return Ok(());
-            }
+            // The child has it without that.
+            Stdio::Inherit => return Ok(()),
             Stdio::SameAs(from) => {
                 self.actions.push(FdAction::Dup { from: *from, to });
                 return Ok(());
