@@ -27,8 +27,9 @@ use crate::kernel::vfs::{Layer, Mtimes, Source, TimeScale};
 /// - 8: a signal to a process that stands for another one, as after `exec`, ends that process alone; a file that
 ///   was made anew with the content of the one in its place, and got another name, is two files; a file that
 ///   is found empty was not read.
-/// - 9: the present answers.
-pub const KERNEL_VERSION: u32 = 9;
+/// - 9: a file or symbolic link that was made anew, under several names that have equal ones, is no change.
+/// - 10: the present answers.
+pub const KERNEL_VERSION: u32 = 10;
 
 /// The configuration of a machine, without the contents of its mounts.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

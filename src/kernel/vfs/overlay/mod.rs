@@ -101,6 +101,8 @@ pub struct Overlay {
     /// As before kernel version 9: a new file with several names is not joined with an equal file at one of them, and
     /// empty files are not read.
     pub(super) acts_as_version_8: bool,
+    /// As before kernel version 10: a new file whose several names have equal files is no change.
+    pub(super) acts_as_version_9: bool,
     /// Files that changed before or while they were read, since [`Overlay::take_drifts`].
     pub(super) torn: Vec<Drift>,
 }
@@ -147,6 +149,7 @@ impl Overlay {
             seen: Vec::new(),
             omits_equal_files: false,
             acts_as_version_8: false,
+            acts_as_version_9: false,
             torn: Vec::new(),
         };
         let root = overlay.insert(Node {

@@ -120,6 +120,7 @@ impl Overlay {
         self.writes.kernel_version = kernel_version;
         self.omits_equal_files = kernel_version < 7;
         self.acts_as_version_8 = kernel_version < 9;
+        self.acts_as_version_9 = kernel_version < 10;
     }
 
     /// A file that was opened for reading counts as being written, too.
