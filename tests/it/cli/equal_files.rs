@@ -43,13 +43,16 @@ fn attributes(folder: &Path) -> BTreeMap<String, (i64, u32, Vec<String>)> {
     found.iter().map(|(path, it)| (path.clone(), of(it))).collect()
 }
 
-const SCRIPTS: [&str; 13] = [
+const SCRIPTS: [&str; 16] = [
     "mv c b",
     "ln -f c b",
     "mv a t; mv b a; mv t b",
     "mv a b; mv c a",
     "mv l m",
     "mv l k",
+    "ln l k",
+    "ln -f l m",
+    "ln l k; rm l",
     "mv a g; mv b a",
     "mv b g",
     "ln -f a g",
