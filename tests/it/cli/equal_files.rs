@@ -212,6 +212,32 @@ fn tape_of_an_older_kernel_has_no_change_for_an_equal_file() {
     assert!(!tree.join("a").exists());
 }
 
+/// Up to version 9 of the kernel, no name of a new file was a change if all had equal files.
+#[test]
+fn tape_of_an_older_kernel_has_no_change_for_a_new_file_under_equal_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let tree = folder.path().join("tree");
+    std::fs::create_dir(&tree).unwrap();
+    sown(&tree);
+    let script = "rm b; echo same > b; ln -f b d/a";
+    let record = ["record", "-q", "--tape", "t", "--worktree", "tree", "--", "sh", "-c", script];
+    succeed(folder.path(), &record);
+    let text = std::fs::read_to_string(folder.path().join("t")).unwrap();
+    let text = text.replace("\"kernel_version\":10", "\"kernel_version\":9");
+    let (rest, times) = text.trim_end().rsplit_once('\n').unwrap();
+    let (rest, change) = rest.rsplit_once('\n').unwrap();
+    assert!(change.contains("\"modified\"") && times.contains("\"/worktree/b\""), "{text}");
+    // Of both names, the time is a change.
+    let seq = |line: &str| line.split_once(',').unwrap().0.to_owned();
+    let of_b = times.replacen(&seq(times), &seq(change), 1);
+    let of_other = times.replacen("/worktree/b", "/worktree/d/a", 1);
+    let old = format!("{rest}\n{of_b}\n{of_other}\n");
+    std::fs::write(folder.path().join("t"), old).unwrap();
+    succeed(folder.path(), &["replay", "t"]);
+    succeed(folder.path(), &["apply", "t", "--worktree", "tree"]);
+    assert_eq!(attributes(&tree)["b"].2, ["b"]);
+}
+
 /// Regression: `apply` took the user's edit for the file that the session had made, gave it a time, and the next `apply`
 /// overwrote it.
 #[test]

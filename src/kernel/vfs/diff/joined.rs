@@ -13,8 +13,8 @@ impl Overlay {
     pub(in crate::kernel::vfs) fn is_new_with_names(&self, id: NodeId) -> bool {
         let node = self.node(id);
         let is_of_kind = match node.body {
-            Body::File(_) => !self.acts_as_version_8,
-            Body::Symlink(_) => !self.acts_as_version_9,
+            Body::File(_) => self.kernel_version > 8,
+            Body::Symlink(_) => self.kernel_version > 9,
             Body::Dir(_) | Body::Special(_) => false,
         };
         is_of_kind && node.nlink > 1 && node.origin.is_none()
@@ -47,7 +47,7 @@ impl Comparison<'_> {
     /// Makes the names of a new file at which the layers have equal files changes, but for the first.
     pub(super) fn join_equal_names(&mut self) -> Result<(), DiffError> {
         let mut equal = std::mem::take(&mut self.equal_names);
-        if self.overlay.acts_as_version_9 {
+        if self.overlay.kernel_version < 10 {
             return Ok(());
         }
         equal.sort_unstable_by(|a, b| a.path.cmp(&b.path));

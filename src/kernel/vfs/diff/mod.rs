@@ -526,7 +526,7 @@ impl Comparison<'_> {
     /// there. One that was created anew keeps the permissions of what it replaces.
     fn is_another(&self, before: &Found, id: NodeId) -> bool {
         let origin = self.overlay.node(id).origin.as_ref();
-        !self.overlay.omits_equal_files
+        self.overlay.kernel_version > 6
             && origin.is_some_and(|origin| !origin.is_at(before.layer, &before.path))
     }
 
