@@ -17,7 +17,7 @@ pub struct Version {
 
 impl Version {
     /// The version that this library writes.
-    pub const CURRENT: Self = Self { major: 1, minor: 14 };
+    pub const CURRENT: Self = Self { major: 1, minor: 15 };
 }
 
 impl fmt::Display for Version {

@@ -315,15 +315,39 @@ impl Making<'_> {
         for change in made {
             self.put(change)?;
         }
+        let made: HashSet<&str> = self.changes.iter().filter(is_made).map(|it| &*it.path).collect();
+        let mut made_again = HashSet::new();
         for change in links {
             self.remove_modified(change)?;
             let base = self.base();
             let (of, path) = (change.text("link_of").unwrap_or_default(), &change.path);
+            // The run made a file equal to the one of the tree, which may have other names that the tape does not know.
+            if change.text("origin").is_none() && !made.contains(of) && made_again.insert(of) {
+                self.make_again(of)?;
+            }
             let to = (base, relative(path));
             let linked = self.vfs.link((base, relative(of)), Follow::No, to, NOW);
             linked.map_err(failed(path))?;
         }
         Ok(())
+    }
+
+    /// Replaces a file or symbolic link by a new one that is equal.
+    fn make_again(&mut self, path: &str) -> Result<(), TapedChangesError> {
+        let base = self.base();
+        let at = relative(path);
+        let text = match self.vfs.read_link(base, at) {
+            Ok(text) => Some(text.to_owned()),
+            Err(Errno::Inval) => None,
+            Err(errno) => return Err(failed(path)(errno)),
+        };
+        let Some(text) = text else {
+            let bytes = self.vfs.read(path).map_err(failed(path))?;
+            self.vfs.unlink(base, at, NOW).map_err(failed(path))?;
+            return self.vfs.write(path, &bytes, NOW).map_err(failed(path));
+        };
+        self.vfs.unlink(base, at, NOW).map_err(failed(path))?;
+        self.vfs.symlink(&text, base, at, NOW).map(drop).map_err(failed(path))
     }
 
     fn remove_modified(&mut self, change: &Change) -> Result<(), TapedChangesError> {

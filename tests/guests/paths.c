@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -118,6 +119,55 @@ static void open_slot(int dir, const char *path, const char *slot) {
     puts("ok");
 }
 
+static void close_slot(const char *slot) {
+    int *place = &slots[atoi(slot) % SLOTS];
+    int closed = close(*place);
+    *place = -1;
+    done(closed);
+}
+
+static void show_flags(int fd) {
+    int flags = fcntl(fd, F_GETFL);
+    if (flags < 0) return fail();
+    printf("ok %s%s\n", (flags & O_APPEND) ? "append " : "", (flags & O_NONBLOCK) ? "nonblock" : "");
+}
+
+static void wait_for(int fd) {
+    struct pollfd asked = {.fd = fd, .events = POLLIN | POLLOUT};
+    int count = poll(&asked, 1, 0);
+    if (count < 0) return fail();
+    printf("ok %d %d %d %d\n", count, !!(asked.revents & POLLIN), !!(asked.revents & POLLOUT),
+           !!(asked.revents & POLLNVAL));
+}
+
+static void got(int error) {
+    errno = error;
+    done(error ? -1 : 0);
+}
+
+// Calls on the descriptor itself.
+static int call_on(const char *name, int fd) {
+    char text[8];
+    struct stat found;
+    const struct timespec times[] = {{.tv_sec = 1000000000}, {.tv_sec = 1000000001}};
+    if (!strcmp(name, "fd_stat")) done(fstat(fd, &found) < 0 ? -1 : S_ISDIR(found.st_mode));
+    else if (!strcmp(name, "fd_advise")) got(posix_fadvise(fd, 0, 1, POSIX_FADV_NORMAL));
+    else if (!strcmp(name, "fd_allocate")) got(posix_fallocate(fd, 0, 2));
+    else if (!strcmp(name, "fd_cut")) done(ftruncate(fd, 2));
+    else if (!strcmp(name, "fd_sync")) done(fsync(fd) < 0 ? -1 : fdatasync(fd));
+    else if (!strcmp(name, "fd_append")) done(fcntl(fd, F_SETFL, O_APPEND));
+    else if (!strcmp(name, "fd_nonblock")) done(fcntl(fd, F_SETFL, O_NONBLOCK));
+    else if (!strcmp(name, "fd_flags")) show_flags(fd);
+    else if (!strcmp(name, "fd_poll")) wait_for(fd);
+    else if (!strcmp(name, "fd_read")) done(read(fd, text, sizeof text));
+    else if (!strcmp(name, "fd_pread")) done(pread(fd, text, sizeof text, 0));
+    else if (!strcmp(name, "fd_write")) done(write(fd, text, 1));
+    else if (!strcmp(name, "fd_pwrite")) done(pwrite(fd, text, 1, 0));
+    else if (!strcmp(name, "fd_times")) done(futimens(fd, times));
+    else return 0;
+    return 1;
+}
+
 // The number of the slot's descriptor: it differs from system to system.
 static void descriptor(const char *slot) { printf("ok %d\n", slots[atoi(slot) % SLOTS]); }
 
@@ -171,7 +221,10 @@ static void call(const char *name, const char *at, const char *path, const char 
     else if (!strcmp(name, "read_no_follow")) get(dir, path, O_RDONLY | O_NOFOLLOW);
     else if (!strcmp(name, "list")) list(dir, path);
     else if (!strcmp(name, "opendir")) open_slot(dir, path, other);
+    else if (!strcmp(name, "close")) close_slot(path);
+    else if (!strcmp(name, "create_directory")) put(dir, path, write_only | O_DIRECTORY, other);
     else if (!strcmp(name, "descriptor")) descriptor(path);
+    else if (call_on(name, dir)) return;
 #ifdef HAS_CURRENT_DIR
     else if (!strcmp(name, "chdir")) done(chdir(path));
     else if (!strcmp(name, "getcwd")) current_dir();

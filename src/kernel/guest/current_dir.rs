@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use super::path::absolute;
 use super::{FIRST_PREOPEN, Guest, Preopen, Reach};
 use crate::base::errno::Errno;
-use crate::kernel::io::fd::{Description, OpenDir};
+use crate::kernel::io::fd::{Description, FdFlags, OpenDir};
 use crate::kernel::vfs::{Base, NodeId};
 
 /// An opened directory and its path.
@@ -188,6 +188,7 @@ impl Guest {
             reach: preopen.reach,
             preopen: Some(preopen.name.as_str().into()),
             taped_path: self.machine.tape.is_some().then(|| preopen.path.as_str().into()),
+            flags: FdFlags::default(),
             listing: None,
         }
     }

@@ -72,17 +72,24 @@ impl Guest {
     /// `fd_advise`: no effect.
     ///
     /// # Errors
-    /// `EBADF` unless `fd` is a file.
+    /// `EBADF` unless `fd` is a file or directory.
     pub fn fd_advise(&mut self, fd: u32) -> Result<(), Errno> {
-        self.open_file(fd).map(|_| ())
+        match self.description(fd)? {
+            Description::Dir(_) if self.knows_version_10() => Ok(()),
+            _ => self.open_file(fd).map(|_| ()),
+        }
     }
 
     /// `fd_allocate`: extends the file to at least `offset + len` bytes.
     ///
     /// # Errors
-    /// `EBADF` unless `fd` is a file opened for writing; `EINVAL` if `len` is 0; `EFBIG`,
+    /// `EBADF` unless `fd` is a file; `EINVAL` if `len` is 0; `EBADF` unless it was opened for writing; `EFBIG`,
     /// `ENOSPC` at the limits.
     pub fn fd_allocate(&mut self, fd: u32, offset: u64, len: u64) -> Result<(), Errno> {
+        if len == 0 && self.knows_version_10() {
+            self.open_file(fd)?;
+            return Err(Errno::Inval);
+        }
         let node = self.writable_file(fd)?.node;
         let now = self.now();
         self.machine.vfs.allocate(node, offset, len, now)?;
@@ -157,16 +164,16 @@ impl Guest {
                 let both = rights::FD_READ | rights::FD_WRITE;
                 stat(FileType::CharacterDevice, none, both, both)
             }
-            Description::Dir(OpenDir { preopen: Some(_), .. }) => {
-                stat(FileType::Directory, none, rights::PREOPEN, rights::PREOPEN_INHERITING)
+            Description::Dir(OpenDir { preopen: Some(_), flags, .. }) => {
+                stat(FileType::Directory, *flags, rights::PREOPEN, rights::PREOPEN_INHERITING)
             }
-            Description::Dir(_) => {
+            Description::Dir(OpenDir { flags, .. }) => {
                 let absent = rights::FD_SEEK
                     | rights::FD_FILESTAT_SET_SIZE
                     | rights::PATH_FILESTAT_SET_SIZE
                     | rights::FD_WRITE;
                 // Files that are opened through it may do everything.
-                stat(FileType::Directory, none, rights::ALL & !absent, rights::ALL)
+                stat(FileType::Directory, *flags, rights::ALL & !absent, rights::ALL)
             }
             Description::File(file) => {
                 let mut base = rights::ALL;
@@ -184,13 +191,22 @@ impl Guest {
     /// `fd_fdstat_set_flags`: sets `APPEND` and `NONBLOCK`.
     ///
     /// # Errors
-    /// `EBADF` unless `fd` is a file or pipe; `EINVAL` for the flags of synchronous writes.
+    /// `EBADF` unless `fd` is a file, directory or pipe; `EINVAL` for the flags of synchronous writes.
     pub fn fd_fdstat_set_flags(&mut self, fd: u32, flags: FdFlags) -> Result<(), Errno> {
+        let dirs_have_flags = self.knows_version_10();
         match self.description_mut(fd)? {
-            Description::File(_) | Description::PipeReader(_) | Description::PipeWriter(_)
+            Description::Dir(_) if !dirs_have_flags => Err(Errno::Badf),
+            Description::File(_)
+            | Description::Dir(_)
+            | Description::PipeReader(_)
+            | Description::PipeWriter(_)
                 if flags.has_sync() =>
             {
                 Err(Errno::Inval)
+            }
+            Description::Dir(dir) => {
+                dir.flags = flags;
+                Ok(())
             }
             Description::File(file) => {
                 file.flags = flags;
@@ -230,8 +246,11 @@ impl Guest {
     /// `fd_filestat_set_size`.
     ///
     /// # Errors
-    /// `EBADF` unless `fd` is a file; `EINVAL` if it was not opened for writing; `EFBIG` at the limit.
+    /// `EBADF` unless `fd` is a file or directory; `EINVAL` if it was not opened for writing; `EFBIG` at the limit.
     pub fn fd_filestat_set_size(&mut self, fd: u32, size: u64) -> Result<(), Errno> {
+        if self.knows_version_10() && matches!(self.description(fd)?, Description::Dir(_)) {
+            return Err(Errno::Inval);
+        }
         let file = self.open_file(fd)?;
         if !file.write {
             return Err(Errno::Inval);

@@ -14,6 +14,17 @@ use crate::kernel::vfs::{Base, Mount, NodeId, Overlay};
 const RESERVED: &str = TOOLCHAINS_ROOT.split_at(1).1;
 
 impl Guest {
+    /// # Errors
+    /// `ENOENT` for an empty path, whatever the descriptor is, as on Linux.
+    pub(super) fn expect_some(&self, path: &str) -> Result<(), Errno> {
+        if path.is_empty() && self.knows_version_10() { Err(Errno::Noent) } else { Ok(()) }
+    }
+
+    /// Whether calls on directories have the answers of version 10 of the kernel.
+    pub(super) fn knows_version_10(&self) -> bool {
+        self.machine.kernel_version() > 9
+    }
+
     /// Makes `call` from the directory `fd`, or from the root for an absolute path and [`AT_FDCWD`].
     pub(super) fn in_dir<T>(
         &mut self,
@@ -21,6 +32,7 @@ impl Guest {
         path: &str,
         mut call: impl FnMut(&mut Overlay, Base, &str) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
+        self.expect_some(path)?;
         let &OpenDir { base, reach, .. } = self.open_dir(fd)?;
         if fd == AT_FDCWD {
             let vfs = &mut self.machine.vfs;
@@ -43,6 +55,7 @@ impl Guest {
     /// Returns where the lookup of `path` from `fd` starts: at that directory, or at the root. With
     /// `makes`, the last name need not exist.
     pub(super) fn base(&mut self, fd: u32, path: &str, makes: bool) -> Result<Base, Errno> {
+        self.expect_some(path)?;
         let &OpenDir { base, reach, .. } = self.open_dir(fd)?;
         Ok(match reach {
             Reach::Confined | Reach::Namespace => base,

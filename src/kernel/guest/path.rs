@@ -99,7 +99,8 @@ impl Guest {
     /// `path_link`.
     ///
     /// # Errors
-    /// `EBADF`, `ENOTDIR` unless both descriptors are directories; [`crate::kernel::vfs::Overlay::link`].
+    /// `EBADF`, `ENOTDIR` unless both descriptors are directories; [`crate::kernel::vfs::Overlay::link`]. Errors of `from`
+    /// come first.
     pub fn path_link(
         &mut self,
         from: (u32, &str),
@@ -107,7 +108,11 @@ impl Guest {
         to: (u32, &str),
     ) -> Result<(), Errno> {
         let from_base = self.base(from.0, from.1, false)?;
-        let to_base = self.base(to.0, to.1, true)?;
+        let to_base = self.base(to.0, to.1, true);
+        if to_base.is_err() && self.knows_version_10() {
+            self.machine.vfs.stat(from_base, from.1, follow)?;
+        }
+        let to_base = to_base?;
         let now = self.now();
         self.machine.vfs.link((from_base, from.1), follow, (to_base, to.1), now)
     }
@@ -115,7 +120,7 @@ impl Guest {
     /// `path_open`: returns the new descriptor. Of the rights, only reading and writing count.
     ///
     /// # Errors
-    /// `EBADF`, `ENOTDIR` unless `fd` is a directory; `EMFILE` at the limit;
+    /// `EINVAL` to create a directory; `EBADF`, `ENOTDIR` unless `fd` is a directory; `EMFILE` at the limit;
     /// [`crate::kernel::vfs::Overlay::open`].
     pub fn path_open(
         &mut self,
@@ -126,6 +131,10 @@ impl Guest {
         rights_base: u64,
         flags: FdFlags,
     ) -> Result<u32, Errno> {
+        if oflags.creat && oflags.directory && self.knows_version_10() {
+            return Err(Errno::Inval);
+        }
+        self.expect_some(path)?;
         let &OpenDir { base, reach, .. } = self.open_dir(fd)?;
         self.check_open_files()?;
         let now = self.now();
@@ -160,6 +169,7 @@ impl Guest {
                 reach,
                 preopen: None,
                 taped_path,
+                flags: if self.knows_version_10() { flags } else { FdFlags::default() },
                 listing: None,
             })
         } else {
@@ -175,6 +185,10 @@ impl Guest {
     /// # Errors
     /// `EBADF`, `ENOTDIR` unless `fd` is a directory; [`crate::kernel::vfs::Overlay::read_link`].
     pub fn path_readlink(&mut self, fd: u32, path: &str) -> Result<&str, Errno> {
+        if path.is_empty() {
+            // On Linux the only call that may have none, so that the descriptor is looked at.
+            self.description(fd)?;
+        }
         let base = self.base(fd, path, false)?;
         self.machine.vfs.read_link(base, path)
     }
@@ -191,10 +205,15 @@ impl Guest {
     /// `path_rename`.
     ///
     /// # Errors
-    /// `EBADF`, `ENOTDIR` unless both descriptors are directories; [`crate::kernel::vfs::Overlay::rename`].
+    /// `EBADF`, `ENOTDIR` unless both descriptors are directories; [`crate::kernel::vfs::Overlay::rename`]. Errors of the
+    /// directory of `from` come first.
     pub fn path_rename(&mut self, from: (u32, &str), to: (u32, &str)) -> Result<(), Errno> {
         let from_base = self.base(from.0, from.1, false)?;
-        let to_base = self.base(to.0, to.1, true)?;
+        let to_base = self.base(to.0, to.1, true);
+        if to_base.is_err() && self.knows_version_10() {
+            self.machine.vfs.expect_dir_of(from_base, from.1)?;
+        }
+        let to_base = to_base?;
         let taped = (self.taped_path(from.0, from.1), self.taped_path(to.0, to.1));
         let now = self.now();
         self.machine.vfs.rename((from_base, from.1), (to_base, to.1), now)?;
@@ -208,6 +227,8 @@ impl Guest {
     /// `EBADF`, `ENOTDIR` unless `fd` is a directory; `EPERM` for an absolute target in a confined
     /// directory; [`crate::kernel::vfs::Overlay::symlink`].
     pub fn path_symlink(&mut self, text: &str, fd: u32, path: &str) -> Result<(), Errno> {
+        self.expect_some(text)?;
+        self.expect_some(path)?;
         if self.open_dir(fd)?.reach == Reach::Confined && text.starts_with('/') {
             return Err(Errno::Perm);
         }

@@ -98,7 +98,7 @@ enum NotReady {
 impl Guest {
     /// `poll_oneoff`: returns the events that have happened, at least one.
     ///
-    /// Files and outputs are always ready, pipes if they have bytes or room. If nothing is ready and no
+    /// Files, directories and outputs are always ready, pipes if they have bytes or room. If nothing is ready and no
     /// time has come, the process waits for the first of them. With a virtual clock, standard input is
     /// always ready, as what happens outside takes no time.
     ///
@@ -301,6 +301,7 @@ impl Guest {
                 event.nbytes = len.saturating_sub(file.offset);
             }
             Ok(Description::File(_) | Description::Device(_)) => {}
+            Ok(Description::Dir(_)) if self.knows_version_10() => {}
             _ => event.error = Some(Errno::Badf),
         }
         event

@@ -186,6 +186,8 @@ pub struct OpenDir {
     pub preopen: Option<Box<str>>,
     /// Its absolute path, if its machine has a tape.
     pub taped_path: Option<Box<str>>,
+    /// Flags without effect, which programs can ask for.
+    pub flags: FdFlags,
     /// The listing that cookies refer to, taken at cookie 0.
     pub listing: Option<Listing>,
 }

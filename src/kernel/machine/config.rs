@@ -27,8 +27,11 @@ use crate::kernel::vfs::{Layer, Mtimes, Source, TimeScale};
 /// - 8: a signal to a process that stands for another one, as after `exec`, ends that process alone; a file that
 ///   was made anew with the content of the one in its place, and got another name, is two files; a file that
 ///   is found empty was not read.
-/// - 9: the present answers.
-pub const KERNEL_VERSION: u32 = 9;
+/// - 9: a file or symbolic link that was made anew, under several names that have equal ones, is no change;
+///   calls on descriptors of directories have other errnos than on Linux: flags, advice and polls are refused, an empty
+///   path and flags of `path_open` are looked at last, and a bad descriptor before the path of another one.
+/// - 10: the present answers.
+pub const KERNEL_VERSION: u32 = 10;
 
 /// The configuration of a machine, without the contents of its mounts.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -49,7 +49,6 @@ const fn but(mut answers: [Answer; KINDS], index: usize, answer: Answer) -> [Ans
     answers
 }
 
-const FILES: [Answer; KINDS] = kinds(BADF, BADF, [OK; 4]);
 const WRITABLE: [Answer; KINDS] = kinds(BADF, BADF, [BADF, OK, OK, BADF]);
 const READABLE: [Answer; KINDS] = kinds(BADF, ISDIR, [OK, BADF, OK, BADF]);
 const NO_STREAMS: [Answer; KINDS] = kinds(BADF, OK, [OK; 4]);
@@ -60,7 +59,7 @@ const READS: [Answer; KINDS] = but(READABLE, 0, OK);
 const WRITES: [Answer; KINDS] = but(but(WRITABLE, 1, OK), 2, OK);
 const PREADS: [Answer; KINDS] = kinds(SPIPE, ISDIR, [OK, BADF, OK, BADF]);
 const PWRITES: [Answer; KINDS] = kinds(SPIPE, BADF, [BADF, OK, OK, BADF]);
-const SIZES: [Answer; KINDS] = kinds(BADF, BADF, [INVAL, OK, OK, INVAL]);
+const SIZES: [Answer; KINDS] = kinds(BADF, INVAL, [INVAL, OK, OK, INVAL]);
 
 /// Addresses for the results of calls.
 const OUT: u32 = 60_000;
@@ -69,12 +68,12 @@ const COUNT: u32 = 61_000;
 type OnFd = fn(&mut Script, Word) -> Call<'_>;
 
 const CALLS: &[(&str, OnFd, [Answer; KINDS])] = &[
-    ("advise", |s, fd| s.fd_advise(fd, 0, 0, 0), FILES),
+    ("advise", |s, fd| s.fd_advise(fd, 0, 0, 0), NO_STREAMS),
     ("allocate", |s, fd| s.fd_allocate(fd, 0, 1), WRITABLE),
     ("datasync", |s, fd| s.fd_datasync(fd), NO_STREAMS),
     ("sync", |s, fd| s.fd_sync(fd), NO_STREAMS),
     ("fdstat_get", |s, fd| s.fd_fdstat_get(fd, OUT), open(OK)),
-    ("fdstat_set_flags", |s, fd| s.fd_fdstat_set_flags(fd, 0), FILES),
+    ("fdstat_set_flags", |s, fd| s.fd_fdstat_set_flags(fd, 0), NO_STREAMS),
     ("fdstat_set_rights", |s, fd| s.fd_fdstat_set_rights(fd, 0, 0), open(Some(Notsup))),
     ("filestat_get", |s, fd| s.fd_filestat_get(fd, OUT), open(OK)),
     ("filestat_set_size", |s, fd| s.fd_filestat_set_size(fd, 7), SIZES),

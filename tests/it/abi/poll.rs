@@ -225,9 +225,9 @@ fn poll_of_every_kind_of_descriptor() {
     };
     let at_end = (0, 0, true);
     let left = (0, 6, false);
-    let answers = [at_end, badf, badf, badf, left, idle, badf, badf, badf];
+    let answers = [at_end, badf, badf, idle, left, idle, idle, badf, badf];
     assert_eq!(events(&run, reads), expected(answers, 1));
-    let answers = [badf, idle, idle, badf, idle, idle, badf, badf, badf];
+    let answers = [badf, idle, idle, idle, idle, idle, idle, badf, badf];
     assert_eq!(events(&run, writes), expected(answers, 2));
 }
 

@@ -151,3 +151,44 @@ fn renamed_layer_directory_leaves_no_old_names() {
     world.run(&s);
     assert_eq!(world.read("b/moved/f"), b"top");
 }
+
+/// On Linux the directory of the old name is looked up before the descriptor of the new one.
+#[test]
+fn errors_of_the_old_name_come_before_those_of_the_new_descriptor() {
+    let mut world = world();
+    let mut s = Script::new();
+    let file = s.open("f", 0, READ);
+    let never = 99;
+    for (from, errno) in
+        [("", Noent), ("missing/f", Noent), ("f/x", Notdir), ("f", Badf), ("missing", Badf)]
+    {
+        s.path_rename(DIR, from, never, "new").fails(errno);
+    }
+    for (from, errno) in [("", Noent), ("missing", Noent), ("f/x", Notdir), ("f", Badf)] {
+        s.path_link(DIR, 0, from, never, "new").fails(errno);
+    }
+    s.path_rename(DIR, "f", file, "new").fails(Notdir);
+    // An empty path is an error before its descriptor is.
+    s.path_rename(never, "", DIR, "new").fails(Noent);
+    s.path_rename(DIR, "f", never, "").fails(Noent);
+    s.path_unlink_file(file, "").fails(Noent);
+    s.path_create_directory(never, "").fails(Noent);
+    s.path_symlink("text", never, "").fails(Noent);
+    s.path_symlink("", never, "new").fails(Noent);
+    world.run(&s);
+}
+
+/// The flags of `path_open` are an error before its path and descriptor are.
+#[test]
+fn creating_a_directory_by_opening_it_is_refused_first() {
+    let mut world = world();
+    let mut s = Script::new();
+    let file = s.open("f", 0, READ);
+    for dir in [file, 99.into(), DIR.into()] {
+        for path in ["", "f", "missing/x"] {
+            let fd = s.u32();
+            s.path_open(dir, 0, path, CREAT | DIRECTORY, READ, 0, 0, fd).fails(Inval);
+        }
+    }
+    world.run(&s);
+}

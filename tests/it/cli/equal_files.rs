@@ -43,13 +43,16 @@ fn attributes(folder: &Path) -> BTreeMap<String, (i64, u32, Vec<String>)> {
     found.iter().map(|(path, it)| (path.clone(), of(it))).collect()
 }
 
-const SCRIPTS: [&str; 13] = [
+const SCRIPTS: [&str; 16] = [
     "mv c b",
     "ln -f c b",
     "mv a t; mv b a; mv t b",
     "mv a b; mv c a",
     "mv l m",
     "mv l k",
+    "ln l k",
+    "ln -f l m",
+    "ln l k; rm l",
     "mv a g; mv b a",
     "mv b g",
     "ln -f a g",
@@ -199,7 +202,7 @@ fn tape_of_an_older_kernel_has_no_change_for_an_equal_file() {
     succeed(folder.path(), &record);
     succeed(folder.path(), &["replay", "t"]);
     let text = std::fs::read_to_string(folder.path().join("t")).unwrap();
-    let old = text.replace("\"kernel_version\":9", "\"kernel_version\":6");
+    let old = text.replace("\"kernel_version\":10", "\"kernel_version\":6");
     let lines = old.split_inclusive('\n');
     let old: String = lines.filter(|line| !line.contains("\"change\":\"modified\"")).collect();
     assert_eq!(text.lines().count(), old.lines().count() + 1, "{text}");
@@ -207,6 +210,32 @@ fn tape_of_an_older_kernel_has_no_change_for_an_equal_file() {
     succeed(folder.path(), &["replay", "t"]);
     succeed(folder.path(), &["apply", "t", "--worktree", "tree"]);
     assert!(!tree.join("a").exists());
+}
+
+/// Up to version 9 of the kernel, no name of a new file was a change if all had equal files.
+#[test]
+fn tape_of_an_older_kernel_has_no_change_for_a_new_file_under_equal_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let tree = folder.path().join("tree");
+    std::fs::create_dir(&tree).unwrap();
+    sown(&tree);
+    let script = "rm b; echo same > b; ln -f b d/a";
+    let record = ["record", "-q", "--tape", "t", "--worktree", "tree", "--", "sh", "-c", script];
+    succeed(folder.path(), &record);
+    let text = std::fs::read_to_string(folder.path().join("t")).unwrap();
+    let text = text.replace("\"kernel_version\":10", "\"kernel_version\":9");
+    let (rest, times) = text.trim_end().rsplit_once('\n').unwrap();
+    let (rest, change) = rest.rsplit_once('\n').unwrap();
+    assert!(change.contains("\"modified\"") && times.contains("\"/worktree/b\""), "{text}");
+    // Of both names, the time is a change.
+    let seq = |line: &str| line.split_once(',').unwrap().0.to_owned();
+    let of_b = times.replacen(&seq(times), &seq(change), 1);
+    let of_other = times.replacen("/worktree/b", "/worktree/d/a", 1);
+    let old = format!("{rest}\n{of_b}\n{of_other}\n");
+    std::fs::write(folder.path().join("t"), old).unwrap();
+    succeed(folder.path(), &["replay", "t"]);
+    succeed(folder.path(), &["apply", "t", "--worktree", "tree"]);
+    assert_eq!(attributes(&tree)["b"].2, ["b"]);
 }
 
 /// Regression: `apply` took the user's edit for the file that the session had made, gave it a time, and the next `apply`
@@ -258,43 +287,121 @@ fn further_name_of_a_file_that_was_made_again_with_equal_content_is_one_of_it() 
         "cp b k; mv k b; ln b k; ln b n",
         "rm b; echo same > b; ln b d/n; mv d/n k",
     ] {
-        let names = |folder: &Path| {
-            let attributes = attributes(folder).into_iter();
-            attributes.map(|(path, (_, mode, names))| (path, (mode, names))).collect::<Vec<_>>()
-        };
         let native = tempfile::tempdir().unwrap();
         sown(native.path());
         assert!(bash(native.path(), script).status.success());
-        let wanted = names(native.path());
+        let wanted = modes_and_names(native.path());
         let folder = tempfile::tempdir().unwrap();
         sown(folder.path());
         succeed(folder.path(), &["sh", "--apply", "-c", script]);
-        assert_eq!(names(folder.path()), wanted, "sh --apply: {script}");
+        assert_eq!(modes_and_names(folder.path()), wanted, "sh --apply: {script}");
         let bench = session();
         assert!(bench.sh(script).status.success());
         bench.done(&["apply", "box"]);
-        assert_eq!(names(&bench.tree()), wanted, "sandbox apply: {script}");
+        assert_eq!(modes_and_names(&bench.tree()), wanted, "sandbox apply: {script}");
+    }
+}
+
+/// Names of each file and link, with its mode.
+fn modes_and_names(folder: &Path) -> Vec<(String, (u32, Vec<String>))> {
+    let attributes = attributes(folder).into_iter();
+    attributes.map(|(path, (_, mode, names))| (path, (mode, names))).collect()
+}
+
+/// Regression: no name was a change, so they stayed different files.
+#[test]
+fn new_file_under_several_names_with_equal_files_is_one_file() {
+    for script in [
+        "rm b; echo same > b; ln -f b d/a",
+        "echo same > n; ln -f n b; ln -f n d/a; rm n",
+        "rm b; echo same > b; ln -f b d/a; ln -f b k",
+        "rm d/a; echo same > d/a; ln -f d/a b; mv b t; mv t b",
+        "rm -r d; mkdir d; rm b; echo same > b; ln b d/a; ln b d/k",
+        "rm l; ln -s x l; rm m; ln l m",
+        "ln -s x n; rm l m; ln n l; mv n m",
+    ] {
+        // Nothing changes, or the two are one file already.
+        for before in ["true", "ln -f b d/a; ln -f l m", "ln b ../b; ln d/a ../d; ln l ../l"] {
+            let prepared = |folder: &Path| {
+                let tree = folder.join("tree");
+                std::fs::create_dir(&tree).unwrap();
+                sown(&tree);
+                assert!(bash(&tree, before).status.success());
+                tree
+            };
+            let native = tempfile::tempdir().unwrap();
+            let tree = prepared(native.path());
+            assert!(bash(&tree, script).status.success());
+            let wanted = modes_and_names(&tree);
+            let what = format!("{before}: {script}");
+
+            let folder = tempfile::tempdir().unwrap();
+            let tree = prepared(folder.path());
+            let copied = bash(folder.path(), "mkdir c; cp -a tree c");
+            assert!(copied.status.success());
+            succeed(&tree, &["record", "--tape=../t", "sh", "-c", script]);
+            succeed(folder.path(), &["replay", "t"]);
+            succeed(&tree, &["sh", "--apply", "-c", script]);
+            assert_eq!(modes_and_names(&tree), wanted, "sh --apply: {what}");
+            for _ in 0..2 {
+                succeed(folder.path(), &["apply", "t", "--worktree", "c/tree"]);
+                let found = modes_and_names(&folder.path().join("c/tree"));
+                assert_eq!(found, wanted, "apply TAPE: {what}");
+            }
+
+            for is_refreshed in [false, true] {
+                let bench = session();
+                assert!(bash(&bench.tree(), before).status.success());
+                bench.done(&["refresh", "box"]);
+                assert!(bench.sh(script).status.success());
+                if is_refreshed {
+                    assert!(bash(&bench.tree(), "echo z > z").status.success());
+                    bench.done(&["refresh", "box"]);
+                }
+                bench.done(&["apply", "box"]);
+                let _ = std::fs::remove_file(bench.tree().join("z"));
+                let found = modes_and_names(&bench.tree());
+                assert_eq!(found, wanted, "sandbox apply, {is_refreshed}: {what}");
+                let again = stderr(&bench.call(&["apply", "box"]));
+                assert!(again.contains("changed nothing"), "{what}: {again}");
+            }
+        }
     }
 }
 
 /// Regression: the new file became a further name of the old one, and of its names outside of the directory.
 #[test]
 fn new_file_is_not_joined_with_an_equal_file_that_has_other_names() {
-    for script in ["printf same > n; ln -f n a", "printf same > n; ln n y; mv n a"] {
-        let folder = tempfile::tempdir().unwrap();
-        let tree = folder.path().join("tree");
-        std::fs::create_dir(&tree).unwrap();
-        let prepared = bash(&tree, "printf same > a; touch -d 2001-01-01 a; ln a ../outside");
-        assert!(prepared.status.success());
-        // Regression: the number of names was part of what a replay compares, and is not on the tape.
-        succeed(&tree, &["record", "--tape=../t", "sh", "-c", script]);
-        succeed(folder.path(), &["replay", "t"]);
-        succeed(&tree, &["sh", "--apply", "-c", script]);
-        assert!(
-            bash(&tree, "for f in n y; do [ ! -e $f ] || echo edit >> $f; done").status.success()
-        );
-        let outside = std::fs::read_to_string(folder.path().join("outside")).unwrap();
-        assert_eq!(outside, "same", "{script}");
+    for script in [
+        "printf same > n; ln -f n a",
+        "printf same > n; ln n y; mv n a",
+        "rm a; printf same > a; ln a n",
+        "printf same > n; ln -f n a; ln -f n b",
+    ] {
+        for is_of_tape in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let tree = folder.path().join("tree");
+            std::fs::create_dir(&tree).unwrap();
+            let prepare = "for f in a b; do printf same > $f; touch -d 2001-01-01 $f; ln $f ../outside_$f; done";
+            assert!(bash(&tree, prepare).status.success());
+            // Regression: the number of names was part of what a replay compares, and is not on the tape.
+            succeed(&tree, &["record", "--tape=../t", "sh", "-c", script]);
+            succeed(folder.path(), &["replay", "t"]);
+            // Regression: the tape's new file was joined with the old one.
+            let apply: &[&str] =
+                if is_of_tape { &["apply", "../t"] } else { &["sh", "--apply", "-c", script] };
+            succeed(&tree, apply);
+            let what = format!("{script}, {is_of_tape}");
+            let edited = bash(
+                &tree,
+                "for f in n y; do [ ! -e $f ] || { [ $f -ef a ] && echo edit >> $f; } || exit 1; done",
+            );
+            assert!(edited.status.success(), "{what}");
+            for name in ["outside_a", "outside_b"] {
+                let outside = std::fs::read_to_string(folder.path().join(name)).unwrap();
+                assert_eq!(outside, "same", "{what}");
+            }
+        }
     }
 }
 

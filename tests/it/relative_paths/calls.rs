@@ -105,7 +105,7 @@ pub fn draw_text(chance: &mut Chance) -> String {
 }
 
 /// Calls of C programs; some occur more often.
-pub const C_CALLS: [&str; 30] = [
+pub const C_CALLS: [&str; 46] = [
     "mkdir",
     "mkdir",
     "mkdir",
@@ -136,19 +136,35 @@ pub const C_CALLS: [&str; 30] = [
     "opendir",
     "opendir",
     "opendir",
+    "close",
+    "create_directory",
+    "fd_stat",
+    "fd_advise",
+    "fd_allocate",
+    "fd_cut",
+    "fd_sync",
+    "fd_append",
+    "fd_nonblock",
+    "fd_flags",
+    "fd_poll",
+    "fd_read",
+    "fd_pread",
+    "fd_write",
+    "fd_pwrite",
+    "fd_times",
 ];
 
 /// Calls of C programs that know their current directory. `chdir` and `getcwd` are added to the
 /// others.
-pub const CURRENT_DIR_CALLS: [&str; 38] = {
-    let mut calls = ["chdir"; 38];
+pub const CURRENT_DIR_CALLS: [&str; 54] = {
+    let mut calls = ["chdir"; 54];
     let mut at = 0;
     while at < C_CALLS.len() {
         calls[at] = C_CALLS[at];
         at += 1;
     }
-    calls[36] = "getcwd";
-    calls[37] = "getcwd";
+    calls[52] = "getcwd";
+    calls[53] = "getcwd";
     calls
 };
 
@@ -186,12 +202,24 @@ pub fn draw_call(chance: &mut Chance, names: &[&'static str], has_slots: bool) -
     let name = names[chance.below(names.len())];
     let has_dir = !["chdir", "getcwd"].contains(&name);
     let slot = (has_slots && has_dir && chance.below(4) == 0).then(|| chance.below(SLOTS));
+    if name.starts_with("fd_") {
+        let slot = Some(chance.below(SLOTS));
+        return Call { name, slot, path: ".".to_owned(), other: String::new() };
+    }
     let other = match name {
         "symlink" => draw_text(chance),
         "opendir" => chance.below(SLOTS).to_string(),
         _ => draw_path(chance),
     };
     let mut path = draw_path(chance);
+    if name == "close" {
+        return Call { name, slot: None, path: chance.below(SLOTS).to_string(), other };
+    }
+    // Natively an empty path is an error before the descriptor is; libraries for WASI take one from the current directory
+    // for `.`.
+    if slot.is_some() && chance.below(16) == 0 {
+        path.clear();
+    }
     if names.contains(&"chdir") {
         path = match (name, chance.below(8)) {
             ("chdir", 0) => WORKTREE.to_owned(),

@@ -89,6 +89,9 @@ fn is_meant(call: &Call, native: &str, inside: &str) -> bool {
     match (native, inside) {
         // A removed directory is empty, as in POSIX.
         ("noent", "ok") => call.name == "list" && call.slot.is_some(),
+        // Before wasi-libc opens something, it asks for the rights of the descriptor.
+        ("inval", "badf") => call.name == "create_directory",
+        ("noent", "badf") => call.path.is_empty(),
         _ => false,
     }
 }

@@ -142,7 +142,7 @@ pub(super) struct Target {
     pub is_pinned: bool,
     /// Changes that the disk has already, which are not among `changes`.
     pub on_disk: HashMap<VPath, OnDisk>,
-    /// Names of new files at which the disk has an equal file, which stays.
+    /// Names of new files at which the disk has an equal file without other names, which stays.
     pub unchanged_names: HashMap<NodeId, VPath>,
     /// Converts times to those of the disk.
     pub disk_times: Arc<DiskTimes>,
@@ -375,17 +375,13 @@ impl Overlay {
             let mount = MountId(u16::try_from(index).expect("mount ids are 16 bits"));
             let mut changes: Vec<Change> = changes.extract_if(.., |c| c.mount == mount).collect();
             let placed = self.placed_in(mount);
-            self.add_shared_times(&host, *layer, &placed, &mut changes);
+            self.add_files_with_other_names(&host, *layer, &placed, &mut changes);
             let is_pinned = self.mounts[mount.index()].baseline.is_some();
             let mut on_disk = HashMap::new();
             if is_pinned {
                 (changes, on_disk) = self.split_settled(&host, changes)?;
             }
-            // Further names on the disk are those of another file, perhaps outside of the directory. A tape does not have
-            // their number, so that the diff cannot ask for it.
-            let mut unchanged_names = self.unchanged_names(&changes);
-            unchanged_names
-                .retain(|_, path| Layer::stat(&*host, path).is_ok_and(|stat| stat.nlink == 1));
+            let unchanged_names = self.unchanged_names(&changes);
             let is_dir = |id: &NodeId| matches!(self.node(*id).body, Body::Dir(_));
             let was_dir = |change: &Change| change.before_type() == Some(FileType::Directory);
             let path = |change: &Change| change.path.clone();
@@ -408,9 +404,10 @@ impl Overlay {
         Ok(targets)
     }
 
-    /// Adds files of which only the times were set, and which have further names on the disk, whose times must
-    /// stay.
-    fn add_shared_times(
+    /// Adds files that the disk has, but which become files of their own, because the disk's have further names, perhaps
+    /// outside of the directory: those of which only the times were set, and new ones with several names. A tape does not
+    /// have the number of names, so that the diff cannot ask for it.
+    fn add_files_with_other_names(
         &self,
         host: &HostDir,
         layer: u16,
@@ -424,7 +421,7 @@ impl Overlay {
                 node.times_of == TimesOf::Guest && matches!(node.body, Body::File(_));
             let is_known =
                 || changes[..known].binary_search_by(|change| change.path.cmp(path)).is_ok();
-            if !is_timed_file || is_known() {
+            if !(is_timed_file || self.is_new_with_names(*id)) || is_known() {
                 continue;
             }
             if let Ok(stat) = Layer::stat(host, path)

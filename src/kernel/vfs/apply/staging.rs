@@ -207,7 +207,7 @@ impl Overlay {
     /// The file on the disk of which `id` becomes a further name.
     fn linked_from(&self, target: &Target, id: NodeId) -> Option<&VPath> {
         let node = self.node(id);
-        if matches!(node.body, Body::Symlink(_) | Body::Dir(_)) {
+        if matches!(node.body, Body::Dir(_)) {
             return None;
         }
         // A file that was only moved or linked gets a further name, which keeps all its attributes. A file that stays

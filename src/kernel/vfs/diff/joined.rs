@@ -1,20 +1,23 @@
-//! New files with several names, at one of which a layer has an equal file: that is no change, and the other names are
-//! further names of it.
+//! New files with several names, at some of which a layer has equal files. The first of these is no change, and the other
+//! names are further names of it: the layer's files there may be others.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use super::Change;
+use super::{Change, Comparison, DiffError};
 use crate::kernel::vfs::overlay::Overlay;
 use crate::kernel::vfs::overlay::node::{Body, MountId, NodeId};
 use crate::kernel::vfs::path::VPath;
 
 impl Overlay {
-    /// Whether `id` is a new file with several names. At one of them a layer may have an equal file, which stays: the
-    /// others are further names of that one.
-    fn is_new_with_names(&self, id: NodeId) -> bool {
+    /// Whether `id` is a new file or symbolic link with several names.
+    pub(in crate::kernel::vfs) fn is_new_with_names(&self, id: NodeId) -> bool {
         let node = self.node(id);
-        let is_file = matches!(node.body, Body::File(_));
-        is_file && node.nlink > 1 && node.origin.is_none() && !self.acts_as_version_8
+        let is_of_kind = match node.body {
+            Body::File(_) => self.kernel_version > 8,
+            Body::Symlink(_) => self.kernel_version > 9,
+            Body::Dir(_) | Body::Special(_) => false,
+        };
+        is_of_kind && node.nlink > 1 && node.origin.is_none()
     }
 
     /// For new files with several names: one that is not among `changes`.
@@ -37,5 +40,23 @@ impl Overlay {
             }
         }
         names
+    }
+}
+
+impl Comparison<'_> {
+    /// Makes the names of a new file at which the layers have equal files changes, but for the first.
+    pub(super) fn join_equal_names(&mut self) -> Result<(), DiffError> {
+        let mut equal = std::mem::take(&mut self.equal_names);
+        if self.overlay.kernel_version < 10 {
+            return Ok(());
+        }
+        equal.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+        let mut with_first: HashSet<Option<NodeId>> = HashSet::new();
+        for change in equal {
+            if !with_first.insert(change.after) {
+                self.add(change)?;
+            }
+        }
+        Ok(())
     }
 }

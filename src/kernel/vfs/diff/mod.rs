@@ -135,6 +135,8 @@ struct Comparison<'a> {
     /// Directories still to be compared. A list, because recursion could overflow the stack.
     pairs: Vec<Pair>,
     changes: Vec<Change>,
+    /// Names of new files at which the layers have equal ones.
+    equal_names: Vec<Change>,
     /// Bytes left for the paths of further changes.
     path_bytes_left: &'a mut u64,
     /// Directories that so far only exist to hold mount points.
@@ -252,6 +254,7 @@ impl Overlay {
                 hidden,
                 pairs: vec![Pair { path: VPath::root(), before, after: Some(root) }],
                 changes: Vec::new(),
+                equal_names: Vec::new(),
                 path_bytes_left: &mut path_bytes_left,
                 scaffolds: Vec::new(),
                 leaves_out_unknown: leaves_out_unknown && mount.baseline.is_some(),
@@ -347,6 +350,7 @@ impl Comparison<'_> {
                 _ => self.entry_by_entry(&pair)?,
             }
         }
+        self.join_equal_names()?;
         let mut changes = std::mem::take(&mut self.changes);
         changes.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         let mut scaffolds = std::mem::take(&mut self.scaffolds);
@@ -491,6 +495,10 @@ impl Comparison<'_> {
         {
             is_equal = self.is_another(found, id);
             if !is_equal {
+                if self.overlay.is_new_with_names(id) {
+                    let (mount, after) = (self.mount, Some(id));
+                    self.equal_names.push(Change { mount, path, before, after, is_equal: true });
+                }
                 return Ok(());
             }
         }
@@ -501,11 +509,16 @@ impl Comparison<'_> {
         }
         let after = after.filter(|_| scaffold.is_none());
         if before.is_some() || after.is_some() {
-            let left = self.path_bytes_left.checked_sub(path.as_str().len() as u64);
-            let max = self.overlay.limits.change_path_bytes_max;
-            *self.path_bytes_left = left.ok_or(DiffError::TooMany { max })?;
-            self.changes.push(Change { mount, path, before, after, is_equal });
+            self.add(Change { mount, path, before, after, is_equal })?;
         }
+        Ok(())
+    }
+
+    fn add(&mut self, change: Change) -> Result<(), DiffError> {
+        let left = self.path_bytes_left.checked_sub(change.path.as_str().len() as u64);
+        let max = self.overlay.limits.change_path_bytes_max;
+        *self.path_bytes_left = left.ok_or(DiffError::TooMany { max })?;
+        self.changes.push(change);
         Ok(())
     }
 
@@ -513,7 +526,7 @@ impl Comparison<'_> {
     /// there. One that was created anew keeps the permissions of what it replaces.
     fn is_another(&self, before: &Found, id: NodeId) -> bool {
         let origin = self.overlay.node(id).origin.as_ref();
-        !self.overlay.omits_equal_files
+        self.overlay.kernel_version > 6
             && origin.is_some_and(|origin| !origin.is_at(before.layer, &before.path))
     }
 

@@ -165,7 +165,7 @@ impl Overlay {
     fn note_empty_read(&mut self, id: NodeId) -> Result<(), Errno> {
         let is_of_layer = !self.file(id)?.content.is_dirty();
         let is_new = self.node(id).origin.as_ref().is_some_and(|origin| !origin.was_read);
-        if is_of_layer && is_new && !self.acts_as_version_8 {
+        if is_of_layer && is_new && self.kernel_version > 8 {
             self.open_below(id)?;
         }
         Ok(())

@@ -96,11 +96,8 @@ pub struct Overlay {
     /// Paths seen in layers that are not the origin of a node: the node was freed, or it is a further name
     /// of a file. A patch removes only what was seen.
     pub(super) seen: Vec<Origin>,
-    /// A file that was moved or linked over an equal one is no change, as before kernel version 7.
-    pub(super) omits_equal_files: bool,
-    /// As before kernel version 9: a new file with several names is not joined with an equal file at one of them, and
-    /// empty files are not read.
-    pub(super) acts_as_version_8: bool,
+    /// The version of the kernel whose changes it has: `KERNEL_VERSION` describes them.
+    pub(super) kernel_version: u32,
     /// Files that changed before or while they were read, since [`Overlay::take_drifts`].
     pub(super) torn: Vec<Drift>,
 }
@@ -145,8 +142,7 @@ impl Overlay {
             directories_tape: None,
             old_listings: Vec::new(),
             seen: Vec::new(),
-            omits_equal_files: false,
-            acts_as_version_8: false,
+            kernel_version: u32::MAX,
             torn: Vec::new(),
         };
         let root = overlay.insert(Node {

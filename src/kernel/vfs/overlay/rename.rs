@@ -6,6 +6,14 @@ use super::resolve::{Base, Follow, without_slashes};
 use crate::base::errno::Errno;
 
 impl Overlay {
+    /// Checks that there is a directory in which `path` could be.
+    ///
+    /// # Errors
+    /// Those of [`Base`].
+    pub fn expect_dir_of(&mut self, base: Base, path: &str) -> Result<(), Errno> {
+        self.resolve(base, without_slashes(path), Follow::No).map(drop)
+    }
+
     /// Renames `from` to `to` and replaces what is there. A file with one name can move between mounts, directories
     /// and files with several names only within one. No content is copied.
     ///

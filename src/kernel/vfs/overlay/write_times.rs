@@ -118,8 +118,7 @@ impl Overlay {
     /// Gives writes the times that they have in version `kernel_version` of the kernel, and finds the changes of that.
     pub(crate) fn set_kernel_version(&mut self, kernel_version: u32) {
         self.writes.kernel_version = kernel_version;
-        self.omits_equal_files = kernel_version < 7;
-        self.acts_as_version_8 = kernel_version < 9;
+        self.kernel_version = kernel_version;
     }
 
     /// A file that was opened for reading counts as being written, too.
