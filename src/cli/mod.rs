@@ -65,6 +65,7 @@ mod repetition;
 mod replaceable;
 mod replay;
 mod report;
+mod result_secrets;
 mod results;
 mod run;
 mod sandbox;
@@ -82,6 +83,7 @@ mod toolchain;
 mod trust;
 mod usage;
 mod verify;
+mod verify_cached;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

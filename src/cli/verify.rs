@@ -22,6 +22,7 @@ use super::replaceable::Written;
 use super::sink::{Opened, Stdout};
 use super::started_natives::StartedNatives;
 use super::text::printable;
+use super::verify_cached;
 use crate::Limit;
 use crate::base::{ambient, atomic_file, disk};
 use crate::tape::{
@@ -34,6 +35,9 @@ pub fn run(args: &VerifyArgs) -> Result<u8> {
         let message = "verify runs the program several times and keeps nothing: omit --apply, --check, \
                        --diff and --trace";
         return Err(Usage(message.to_owned()).into());
+    }
+    if args.cached {
+        return verify_cached::run(args);
     }
     let open = |sink| Opened::new(Written::Report, sink, &Stdout::default());
     let report_to = run.json.as_ref().map(open).transpose()?;
@@ -183,7 +187,7 @@ fn different(
 }
 
 /// Standard input for all runs: it can be read only once.
-fn stdin(from: &StdinFrom, scratch: &Path) -> Result<OsString> {
+pub fn stdin(from: &StdinFrom, scratch: &Path) -> Result<OsString> {
     match from {
         StdinFrom::File(path) => Ok(disk::canonical(path)?.into()),
         StdinFrom::Inherit if !std::io::stdin().is_terminal() => {
