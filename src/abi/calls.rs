@@ -95,15 +95,15 @@ impl Calls {
     }
 
     /// The calls of a process that runs because an answer differed from those of the traces that `follower` followed.
-    pub fn after(follower: Follower) -> Self {
+    pub fn after(follower: Box<Follower>) -> Self {
         let (builder, given) = follower.into_beginning();
         Self::new(Way::TakenDown { builder, given: given.into(), given_count: 0 })
     }
 
     /// Ends following; `None` if it did not follow.
-    pub fn into_follower(self) -> Option<Follower> {
+    pub fn into_follower(self) -> Option<Box<Follower>> {
         match self.way {
-            Way::Following(follower) => Some(*follower),
+            Way::Following(follower) => Some(follower),
             Way::TakenDown { .. } => None,
         }
     }

@@ -84,8 +84,7 @@ pub fn contradiction(known: &Trace, made: &Trace, index: usize) -> String {
             } else if was.args != is.args {
                 format!("{name} has the arguments {:?}, where it had {:?}", is.args, was.args)
             } else if was.inputs != is.inputs {
-                let (was, is) = shown_apart(&handed_over(was), &handed_over(is));
-                format!("{name} hands over {is}, where it handed over {was}")
+                handed_over(&name, was, is)
             } else if was.memory_bytes != is.memory_bytes {
                 let (was, is) = (was.memory_bytes, is.memory_bytes);
                 format!("at {name} its memory has {is} bytes, where it had {was}")
@@ -96,8 +95,16 @@ pub fn contradiction(known: &Trace, made: &Trace, index: usize) -> String {
     }
 }
 
-fn handed_over(call: &Call) -> Vec<u8> {
-    call.inputs.iter().flat_map(|span| &span.bytes.0).copied().collect()
+/// What two calls of the function `name` hand over, where that differs first.
+fn handed_over(name: &str, was: &Call, is: &Call) -> String {
+    let mut pairs = was.inputs.iter().zip(&is.inputs);
+    match pairs.find(|(was, is)| was.bytes != is.bytes) {
+        Some((was, is)) => {
+            let (was, is) = shown_apart(&was.bytes.0, &is.bytes.0);
+            format!("{name} hands over {is}, where it handed over {was}")
+        }
+        None => format!("{name} hands over more or less, or from other places in its memory"),
+    }
 }
 
 /// Both texts in quotes, from shortly before the first byte in which they differ.

@@ -150,6 +150,7 @@ pub fn main() -> ExitCode {
             TapeAction::View(args) => tape_view::run(&args),
         },
         Subcommand::Fidelity(args) => fidelity::run(&args),
+        Subcommand::Verify(args) if args.cached => verify_cached::run(&args),
         Subcommand::Verify(args) => verify::run(&args),
         Subcommand::Diff(args) => patch::diff(&args),
         Subcommand::Apply(args) => patch::apply(&args),

@@ -150,10 +150,7 @@ fn perform(
     ending::tell(name, &status, &machine.limits_hit(), args.quiet, &raised_with);
     let missing = machine.missing_programs();
     report.host_programs = note_not_hermetic(args, children.as_deref(), &status, missing);
-    if let (Some(caching), Some(results)) = (&caching, &mut report.results) {
-        caching.tell_natives(&report.host_programs, results);
-        report.cached &= report.host_programs.is_empty();
-    }
+    note_natives(report, caching.as_ref());
 
     let changes_started = ambient::instant_now();
     if let Some(recording) = recording {
@@ -182,6 +179,14 @@ fn note_run(
     report.loaded(loads);
     if let Some(caching) = caching {
         report.answered(caching.tell(quiet));
+    }
+}
+
+/// Notes in `report` that programs of the host always run.
+fn note_natives(report: &mut Report, caching: Option<&Caching>) {
+    if let (Some(caching), Some(results)) = (caching, &mut report.results) {
+        caching.tell_natives(&report.host_programs, results);
+        report.cached &= report.host_programs.is_empty();
     }
 }
 

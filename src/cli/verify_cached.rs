@@ -13,7 +13,7 @@ use super::replaceable::Written;
 use super::results::processes;
 use super::sink::{Opened, Stdout};
 use super::text::printable;
-use super::verify::stdin;
+use super::verify::{expect_nothing_kept, stdin};
 use crate::base::disk;
 
 /// The parts of the report of the run that are compared.
@@ -43,6 +43,7 @@ struct Contradiction {
 /// # Errors
 /// The program cannot be run, or its results cannot be cached.
 pub fn run(args: &VerifyArgs) -> Result<u8> {
+    expect_nothing_kept(&args.run)?;
     let open = |sink| Opened::new(Written::Report, sink, &Stdout::default());
     let report_to = args.run.json.as_ref().map(open).transpose()?;
     let results = results(args)?;

@@ -104,7 +104,7 @@ pub(super) async fn process(
     };
     results.note_miss(Difference {
         program: name(&guest, program),
-        call: follower.as_ref().map(Follower::difference),
+        call: follower.as_deref().map(Follower::difference),
     });
     let (place, calls) = match follower {
         None => (action.start(), Calls::from_start(results.secrets())),
@@ -128,7 +128,7 @@ enum Followed {
     /// The process has ended, as one of the traces or for another reason.
     ToTheEnd(Ended),
     /// The program has to run.
-    NotToTheEnd(Guest, Option<Follower>),
+    NotToTheEnd(Guest, Option<Box<Follower>>),
 }
 
 /// Makes the calls of the traces of `action` as `guest`.
@@ -280,7 +280,7 @@ fn is_of_code(trap: &Trap) -> bool {
         TableOutOfBounds,
         UnreachableCodeReached,
     ];
-    of_code.iter().any(|known| message_of(known) == trap.message)
+    of_code.into_iter().any(|known| message_of(known) == trap.message)
 }
 
 fn store(results: &Results, program: &impl Knowable, place: Place, trace: &Trace) {

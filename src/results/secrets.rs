@@ -4,14 +4,13 @@ use std::fmt;
 
 use memchr::memmem::Finder;
 
-use super::trace::Known;
 use crate::base::digest::Digest;
 
 /// Shorter values are not looked for: they are in too much that is no secret.
 pub const SECRET_BYTES_MIN: usize = 8;
 
 /// Longest answer that rules are applied to.
-const RULED_BYTES_MAX: u64 = 1 << 20;
+const RULED_BYTES_MAX: usize = 1 << 20;
 
 /// Values and rules that tell secrets, and a key.
 ///
@@ -67,19 +66,19 @@ impl Secrets {
         self.values.iter().any(|value| value.find(bytes).is_some())
     }
 
-    /// The digest of what `known` wrote, which depends on the key, if a secret is in it.
-    pub(super) fn seal(&self, known: &Known) -> Option<[u8; Digest::BYTES]> {
-        let is_short = known.bytes() <= RULED_BYTES_MAX;
+    /// The digest of `parts`, one after the other, which depends on the key, if a secret is in them.
+    pub(super) fn seal(&self, parts: &[&[u8]]) -> Option<[u8; Digest::BYTES]> {
+        let is_short = parts.iter().map(|part| part.len()).sum::<usize>() <= RULED_BYTES_MAX;
         if self.values.is_empty() && !(is_short && self.rule.is_some()) {
             return None;
         }
-        // A secret may lie across two of its places.
+        // A secret may lie across two parts.
         let joined: Vec<u8>;
-        let bytes = match &*known.outputs {
+        let bytes = match parts {
             [] => return None,
-            [one] => &*one.bytes.0,
+            [one] => *one,
             more => {
-                joined = more.iter().flat_map(|span| &span.bytes.0).copied().collect();
+                joined = more.concat();
                 &joined
             }
         };
@@ -91,12 +90,6 @@ impl Secrets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::{Bytes, Span};
-
-    fn known(parts: &[&[u8]]) -> Known {
-        let span = |part: &&[u8]| Span { at: 0, bytes: Bytes(part.to_vec()) };
-        Known { code: 0, outputs: parts.iter().map(span).collect() }
-    }
 
     #[test]
     fn answers_with_a_secret_are_sealed_with_the_key() {
@@ -104,20 +97,20 @@ mod tests {
             let rule = |bytes: &[u8]| bytes.starts_with(b"password");
             Secrets::new([key; 32]).value(b"long enough").value(b"short").rule(rule)
         };
-        let whole = known(&[b"TOKEN=long enough\0"]);
-        let sealed = secrets(1).seal(&whole);
+        let whole: &[&[u8]] = &[b"TOKEN=long enough\0"];
+        let sealed = secrets(1).seal(whole);
         assert!(sealed.is_some());
-        assert_eq!(secrets(1).seal(&whole), sealed);
-        assert_ne!(secrets(2).seal(&whole), sealed, "it depends on the key");
-        assert_eq!(secrets(1).seal(&known(&[b"TOKEN=long", b" enough\0"])), sealed);
+        assert_eq!(secrets(1).seal(whole), sealed);
+        assert_ne!(secrets(2).seal(whole), sealed, "it depends on the key");
+        assert_eq!(secrets(1).seal(&[b"TOKEN=long", b" enough\0"]), sealed);
         assert_ne!(sealed, Some(*Digest::of(b"TOKEN=long enough\0").as_bytes()));
-        for plain in [known(&[b"short"]), known(&[b"nothing"]), known(&[])] {
-            assert_eq!(secrets(1).seal(&plain), None, "{plain:?}");
+        for plain in [&[b"short".as_slice()][..], &[b"nothing"], &[]] {
+            assert_eq!(secrets(1).seal(plain), None, "{plain:?}");
         }
-        assert!(secrets(1).seal(&known(&[b"password: x"])).is_some());
+        assert!(secrets(1).seal(&[b"password: x"]).is_some());
         let long = [b"password".to_vec(), vec![0; 2 << 20]].concat();
-        assert_eq!(secrets(1).seal(&known(&[&long])), None, "rules are not for long answers");
+        assert_eq!(secrets(1).seal(&[&long]), None, "rules are not for long answers");
         let long = [vec![0; 2 << 20], b"long enough".to_vec()].concat();
-        assert!(secrets(1).seal(&known(&[&long])).is_some(), "values are for all");
+        assert!(secrets(1).seal(&[&long]).is_some(), "values are for all");
     }
 }

@@ -179,8 +179,10 @@ impl Results {
     /// would have been answered from: see [`Statistics::wrong`]. From 0, the default, to 100; 0.01 is one in 10,000.
     #[must_use]
     pub fn rerun(mut self, percent: f64) -> Self {
-        // A number that is not one counts as 0.
-        self.rerun_per_million = (percent.clamp(0.0, 100.0) * 10_000.0).round() as u64;
+        let per_million = (percent.clamp(0.0, 100.0) * 10_000.0).round();
+        #[expect(clippy::cast_sign_loss, reason = "it is not negative; NaN becomes 0")]
+        let per_million = per_million as u64;
+        self.rerun_per_million = per_million;
         self
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use smallvec::SmallVec;
 
 use super::secrets::Secrets;
 use crate::base::digest::{Digest, DigestHasher};
@@ -173,7 +174,8 @@ impl Known {
 
     /// What a trace has of it, in which `secrets` cannot be read.
     pub fn to_answer(&self, secrets: &Secrets) -> Answer {
-        match secrets.seal(self) {
+        let parts: SmallVec<[&[u8]; 4]> = self.outputs.iter().map(|it| &*it.bytes.0).collect();
+        match secrets.seal(&parts) {
             Some(sealed) => self.answer_with(Written::Sealed(sealed)),
             None => self.to_plain_answer(),
         }
@@ -289,14 +291,18 @@ impl Trace {
         for (index, (known, made)) in self.calls.iter().zip(&run.calls).enumerate() {
             let is_same = self.function(known) == run.function(made)
                 && (known.memory_bytes, &known.args) == (made.memory_bytes, &made.args)
-                && known.inputs == made.inputs
-                && known.answer.is_some() == made.answer.is_some();
+                && known.inputs == made.inputs;
             if !is_same {
                 return Compared::Differs { call: index };
             }
-            if known.answer != made.answer {
-                let answers = run.calls[..=index].iter().filter_map(|call| call.answer.clone());
-                return Compared::Leaves { answers: answers.collect() };
+            match &made.answer {
+                answer if *answer == known.answer => {}
+                // A signal ended it there, which is an answer of the kernel's.
+                None => return Compared::Same,
+                Some(_) => {
+                    let answers = run.calls[..=index].iter().filter_map(|call| call.answer.clone());
+                    return Compared::Leaves { answers: answers.collect() };
+                }
             }
         }
         let (known, made) = (self.calls.len(), run.calls.len());
@@ -504,6 +510,12 @@ mod tests {
         ] {
             assert_eq!(first.compare(&run), Compared::Differs { call: 1 });
         }
+        let mut ended = TraceBuilder::default();
+        ended.push(&function("a"), 65536, &[1], Vec::new(), None);
+        let ended = ended.finish(action(), &[], End::Exited, Duration::ZERO).unwrap();
+        let answers = vec![same.to_answer(&Secrets::default())];
+        assert_eq!(ended.compare(&first), Compared::Leaves { answers }, "a signal came before");
+        assert_eq!(first.compare(&ended), Compared::Same, "a signal came");
         let answers = vec![other.to_answer(&Secrets::default())];
         let run = trace(&[("a", 1, &other), ("c", 2, &same)]);
         assert_eq!(first.compare(&run), Compared::Leaves { answers });

@@ -98,18 +98,16 @@ fn one_changed_source_of_200_runs_one_compiler_one_assembler_and_one_linker() {
     source(77, " + 1");
     let (hits, ran) = build.ran(script, &[], false);
     assert_eq!(hits, 2 * SOURCES as u64 - 2);
-    assert_eq!(
-        ran,
-        [
-            "cc1: src/f77.c: it has other content",
-            "avr-as: standard input: it has other content",
-            "avr-ld: f77.o: it has other content",
-        ]
-    );
-    // The number of lines is part of the debug information of none of them.
+    let [compiler, assembler, linker] = &ran[..] else { panic!("{ran:?}") };
+    // It asks for the length of its source first.
+    assert!(compiler.starts_with("cc1: src/f77.c: it has "), "{compiler}");
+    assert_eq!(assembler, "avr-as: standard input: it has other content");
+    assert_eq!(linker, "avr-ld: f77.o: it has other content");
+
     source(78, " /* as before */");
     let (_, ran) = build.ran(script, &[], false);
-    assert_eq!(ran, ["cc1: src/f78.c: it has other content"], "its assembly is the same");
+    let [compiler] = &ran[..] else { panic!("its assembly is the same, and {ran:?}") };
+    assert!(compiler.starts_with("cc1: src/f78.c: it has "), "{compiler}");
 
     // A header that was looked for in vain, and is there now.
     build.write("first/all.h", "#define N 8\n");
@@ -145,7 +143,7 @@ fn build_over_its_own_outputs_is_known_once_they_were_seen() {
     let source = fs::read_to_string(build.folder.path().join("blink.c")).unwrap();
     build.write("blink.c", &source.replace("250", "300"));
     let (_, ran) = build.ran(&script, &args, true);
-    assert_eq!(ran[0], "cc1: blink.c: it has other content");
+    assert!(ran[0].starts_with("cc1: blink.c: it has "), "{ran:?}");
     assert_eq!(
         build.ran(&script, &args, true),
         (11, Vec::new()),

@@ -1,6 +1,7 @@
 //! The cache of results with many processes at once, and with processes that are killed anywhere: hits are right, and
 //! what is left behind is removed.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -76,7 +77,7 @@ impl Shared {
     fn expect_whole(&self) -> usize {
         let mut temporaries = 0;
         let entries =
-            if self.results().exists() { tree(&self.results()) } else { Default::default() };
+            if self.results().exists() { tree(&self.results()) } else { BTreeMap::default() };
         for (path, bytes) in entries {
             let name = path.rsplit('/').next().unwrap();
             if path.ends_with('/') {
@@ -136,7 +137,7 @@ impl Project {
             let upper = text.to_uppercase();
             let mut lines: Vec<&str> = upper.lines().collect();
             lines.sort_unstable();
-            lines.into_iter().map(|line| format!("{line}\n")).collect::<String>()
+            lines.into_iter().flat_map(|line| [line, "\n"]).collect::<String>()
         };
         let texts: String = self.texts.iter().map(sorted).collect();
         format!("{texts}{} out-a\n", self.texts[0].len())
@@ -303,9 +304,9 @@ fn process_that_is_killed_at_any_system_call_leaves_a_cache_that_is_right() {
         let reset = |project: &mut Project, chance: &mut Chance| {
             project.edit(chance.below(4), chance);
             if args[0] == "sh" {
-                drop(shared.cache(&["clear"]))
+                drop(shared.cache(&["clear"]));
             } else {
-                project.expect_right(&shared, &[])
+                project.expect_right(&shared, &[]);
             }
         };
         reset(&mut project, &mut chance);

@@ -56,9 +56,10 @@ fn edit(chance: &mut Chance, folder: &Path, path: &str) {
 fn plant(chance: &mut Chance, folder: &Path) {
     for name in ["d", "e", "apart"] {
         fs::create_dir(folder.join(name)).unwrap();
-        fs::write(folder.join(name).join("unread"), "old").unwrap();
     }
-    fs::write(folder.join("unread"), "old").unwrap();
+    for name in ["unread", "apart/unread"] {
+        fs::write(folder.join(name), "old").unwrap();
+    }
     for path in PATHS.iter().filter(|path| !path.ends_with("new")) {
         if path.len() > 1 && chance.below(4) != 0 {
             edit(chance, folder, path);
@@ -69,9 +70,8 @@ fn plant(chance: &mut Chance, folder: &Path) {
 /// Changes what no program names: entries of a directory that none lists, and contents, unless these can be told from the
 /// times of files.
 fn edit_unread(chance: &mut Chance, folder: &Path, mtimes: Mtimes) {
-    for name in ["unread", "d/unread", "e/unread", "apart/unread"] {
-        // A directory may have become something else.
-        if mtimes != Mtimes::Content && folder.join(name).is_file() && chance.below(2) == 0 {
+    for name in ["unread", "apart/unread"] {
+        if mtimes != Mtimes::Content && chance.below(2) == 0 {
             fs::write(folder.join(name), pick(chance, &["new", "abc"])).unwrap();
         }
     }
