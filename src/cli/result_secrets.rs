@@ -29,7 +29,7 @@ pub fn of(env: &[OsString], credentials: &[String]) -> Result<Secrets> {
     let named = named.iter().filter(|(name, value)| names_a_secret(name, value));
     let values = of_host.iter().chain(named).map(|(_, value)| value.as_encoded_bytes().to_vec());
     let values: Vec<Vec<u8>> = values.chain(of_credentials(credentials)?).collect();
-    let secrets = values.iter().fold(Secrets::new(key()), |secrets, value| secrets.value(value));
+    let secrets = values.iter().fold(Secrets::new(key), |secrets, value| secrets.value(value));
     Ok(secrets.rule(|bytes| REDACTION.find(bytes).is_some()))
 }
 

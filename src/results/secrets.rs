@@ -1,6 +1,7 @@
 //! Secrets: what results must not hold, unless the user consents.
 
 use std::fmt;
+use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 
@@ -17,12 +18,13 @@ const RULED_BYTES_MAX: usize = 1 << 20;
 /// A trace has the answer of a call that holds a secret as a digest that depends on the key, so that nobody without the
 /// key can find the secret by trying. What a process hands over is in its trace as it is: such a trace is kept only if
 /// the user consents ([`super::Results::keeping_secrets`]).
-#[derive(Default)]
 pub struct Secrets {
-    key: [u8; Digest::BYTES],
+    key: LazyLock<Key, Box<dyn FnOnce() -> Key + Send>>,
     values: Vec<Finder<'static>>,
     rule: Option<Rule>,
 }
+
+type Key = [u8; Digest::BYTES];
 
 /// Whether bytes hold a secret.
 type Rule = Box<dyn Fn(&[u8]) -> bool + Send + Sync>;
@@ -34,11 +36,18 @@ impl fmt::Debug for Secrets {
     }
 }
 
+impl Default for Secrets {
+    /// No secrets.
+    fn default() -> Self {
+        Self::new(|| [0; Digest::BYTES])
+    }
+}
+
 impl Secrets {
-    /// No secrets, and `key`, which only the user should know. With another key, processes that were given secrets are
-    /// not known.
-    pub fn new(key: [u8; Digest::BYTES]) -> Self {
-        Self { key, ..Self::default() }
+    /// No secrets, and `key`, which only the user should know. It is called when a process is given the first secret. With
+    /// another key, processes that were given secrets are not known.
+    pub fn new(key: impl FnOnce() -> Key + Send + 'static) -> Self {
+        Self { key: LazyLock::new(Box::new(key)), values: Vec::new(), rule: None }
     }
 
     /// Adds `value`, if it has at least 8 bytes.
@@ -67,7 +76,7 @@ impl Secrets {
     }
 
     /// The digest of `parts`, one after the other, which depends on the key, if a secret is in them.
-    pub(super) fn seal(&self, parts: &[&[u8]]) -> Option<[u8; Digest::BYTES]> {
+    pub(super) fn seal(&self, parts: &[&[u8]]) -> Option<Key> {
         let is_short = parts.iter().map(|part| part.len()).sum::<usize>() <= RULED_BYTES_MAX;
         if self.values.is_empty() && !(is_short && self.rule.is_some()) {
             return None;
@@ -95,7 +104,7 @@ mod tests {
     fn answers_with_a_secret_are_sealed_with_the_key() {
         let secrets = |key: u8| {
             let rule = |bytes: &[u8]| bytes.starts_with(b"password");
-            Secrets::new([key; 32]).value(b"long enough").value(b"short").rule(rule)
+            Secrets::new(move || [key; 32]).value(b"long enough").value(b"short").rule(rule)
         };
         let whole: &[&[u8]] = &[b"TOKEN=long enough\0"];
         let sealed = secrets(1).seal(whole);

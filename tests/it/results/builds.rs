@@ -9,6 +9,9 @@ use belljar::{Command, HostDir, Machine, Mtimes, Source, ToolchainPrograms, Tool
 
 use crate::support::{copy_tree, engine, package, real};
 
+/// The time that all files show.
+const TIME_NS: u64 = 1_000_000_000_000_000_000;
+
 /// Sources of a build.
 const SOURCES: usize = 200;
 
@@ -46,7 +49,7 @@ impl Build {
             .worktree(HostDir::open(self.folder.path()).unwrap())
             .mount_read_only("/inc", host("include"))
             .mount_read_only("/lib", host("sysroot"))
-            .mtimes(Mtimes::Content)
+            .mtimes(Mtimes::Fixed(TIME_NS))
             .programs(self.programs.clone())
             .build()
             .unwrap();
@@ -81,6 +84,8 @@ fn one_changed_source_of_200_runs_one_compiler_one_assembler_and_one_linker() {
     let linker_script = package().join("toolchains/avr/atmega328p.ld");
     build.write("atmega328p.ld", &fs::read_to_string(linker_script).unwrap());
     build.write("include/all.h", "#define N 7\n");
+    // A folder that is not there is left out of the path, and so is nothing in it looked for.
+    build.write("first/other.h", "");
     for number in 0..SOURCES {
         source(number, "");
     }
@@ -116,7 +121,7 @@ fn one_changed_source_of_200_runs_one_compiler_one_assembler_and_one_linker() {
         ran.iter().filter(|ran| **ran == "cc1: first/all.h: it is there now").count(),
         SOURCES
     );
-    fs::remove_dir_all(build.folder.path().join("first")).unwrap();
+    fs::remove_file(build.folder.path().join("first/all.h")).unwrap();
     assert_eq!(build.ran(script, &[], false).1, Vec::<String>::new());
 }
 
