@@ -64,8 +64,8 @@ impl Knowable for Program {
     }
 }
 
-/// The results that `guest`, a process of `program`, may be answered from, and is added to. That it cannot be is noted in
-/// the results of its machine.
+/// The results that `guest`, a process of `program`, may be answered from, and is added to. That it cannot be is noted
+/// in the results of its machine.
 pub(super) fn results_for(program: &impl Knowable, guest: &Guest) -> Option<Arc<Results>> {
     let machine = guest.machine();
     let results = machine.results.as_ref()?;

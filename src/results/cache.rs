@@ -7,9 +7,9 @@
 //! modules/<module, 64 digits>    empty: a process of this module has a trace
 //! ```
 //!
-//! The first trace of an action is at the place [`Action::start`]. A trace that leads away from another one is at the place
-//! of the answers up to the first that differs ([`Action::after`]). So a lookup reads the first trace of the action, and one
-//! more at each answer that differs, however many there are.
+//! The first trace of an action is at the place [`Action::start`]. A trace that leads away from another one is at the
+//! place of the answers up to the first that differs ([`Action::after`]). So a lookup reads the first trace of the action,
+//! and one more at each answer that differs, however many there are.
 //!
 //! A file has the form of [`Trace::to_bytes`]. Files are written whole and
 //! renamed, never changed, and named for their digest, so any number of processes can share a cache. The time of a file

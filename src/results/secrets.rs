@@ -44,8 +44,8 @@ impl Default for Secrets {
 }
 
 impl Secrets {
-    /// No secrets, and `key`, which only the user should know. It is called when a process is given the first secret. With
-    /// another key, processes that were given secrets are not known.
+    /// No secrets, and `key`, which only the user should know. It is called when a process is given the first secret.
+    /// With another key, processes that were given secrets are not known.
     pub fn new(key: impl FnOnce() -> Key + Send + 'static) -> Self {
         Self { key: LazyLock::new(Box::new(key)), values: Vec::new(), rule: None }
     }

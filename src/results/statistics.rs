@@ -66,7 +66,8 @@ pub enum Unkept {
     Signalled,
     /// It trapped for a reason that is not in its code alone, which this is.
     Trapped(String),
-    /// It did not end by itself for another reason, which this is: it could not be started, or all processes waited for each other.
+    /// It did not end by itself for another reason, which this is: it could not be started, or all processes waited for
+    /// each other.
     NotEnded(String),
     /// Its calls hand over or get too much.
     TooLarge,
@@ -150,8 +151,8 @@ impl Results {
         }
     }
 
-    /// Processes whose results hold one of `secrets` are not added, and what they are given of `secrets` is in the cache as
-    /// digests with a key.
+    /// Processes whose results hold one of `secrets` are not added, and what they are given of `secrets` is in the cache
+    /// as digests with a key.
     #[must_use]
     pub fn without_secrets(mut self, secrets: Secrets) -> Self {
         self.secrets = Arc::new(secrets);
