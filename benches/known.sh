@@ -55,7 +55,7 @@ run
 for case in "${cases[@]}"; do once "$case" >/dev/null; done
 for round in $(seq "${ROUNDS:-21}"); do
     for case in "${cases[@]}"; do
-        if [ "$case" = miss ]; then rm -rf "$BELLJAR_CACHE_DIR/results-1"; fi
+        if [ "$case" = miss ]; then rm -rf "$BELLJAR_CACHE_DIR/results-2"; fi
         before=$(date +%s%N)
         once "$case" >/dev/null
         after=$(date +%s%N)

@@ -13,7 +13,9 @@ use smallvec::SmallVec;
 
 use super::follower::Follower;
 use crate::kernel::guest::Range;
-use crate::results::{Action, Bytes, Function, Known, Span, Trace, TraceBuilder};
+use crate::results::{
+    Abandoned, Action, Bytes, End, Function, Known, Secrets, Span, Trace, TraceBuilder,
+};
 
 /// What a call read and wrote in the memory of its process.
 #[derive(Default)]
@@ -76,18 +78,13 @@ pub struct NotOfTrace;
 
 crate::base::readable::readable!(NotOfTrace);
 
-impl Default for Calls {
-    /// The calls of a process that runs from its beginning.
-    fn default() -> Self {
-        Self::new(Way::TakenDown {
-            builder: TraceBuilder::default(),
-            given: VecDeque::new(),
-            given_count: 0,
-        })
-    }
-}
-
 impl Calls {
+    /// The calls of a process that runs from its beginning; `secrets` cannot be read in their answers.
+    pub fn from_start(secrets: Arc<Secrets>) -> Self {
+        let builder = TraceBuilder::new(secrets);
+        Self::new(Way::TakenDown { builder, given: VecDeque::new(), given_count: 0 })
+    }
+
     fn new(way: Way) -> Self {
         Self { touched: RefCell::default(), current: None, way }
     }
@@ -98,26 +95,37 @@ impl Calls {
     }
 
     /// The calls of a process that runs because an answer differed from those of the traces that `follower` followed.
-    pub fn after(follower: Follower) -> Self {
+    pub fn after(follower: Box<Follower>) -> Self {
         let (builder, given) = follower.into_beginning();
         Self::new(Way::TakenDown { builder, given: given.into(), given_count: 0 })
     }
 
     /// Ends following; `None` if it did not follow.
-    pub fn into_follower(self) -> Option<Follower> {
+    pub fn into_follower(self) -> Option<Box<Follower>> {
         match self.way {
-            Way::Following(follower) => Some(*follower),
+            Way::Following(follower) => Some(follower),
             Way::TakenDown { .. } => None,
         }
     }
 
-    /// As [`TraceBuilder::finish`]; `None` also if it followed a trace.
-    pub fn into_trace(self, action: Action, command: &[Vec<u8>], took: Duration) -> Option<Trace> {
+    /// As [`TraceBuilder::finish`]; `None` if it followed a trace to another end than the program's.
+    ///
+    /// # Errors
+    /// As [`TraceBuilder::finish`].
+    pub fn into_trace(
+        self,
+        action: Action,
+        command: &[Vec<u8>],
+        end: End,
+        took: Duration,
+    ) -> Result<Option<Trace>, Abandoned> {
         match self.way {
             // Answers that were not asked for again: the program is not the one of the trace.
-            Way::TakenDown { given, .. } if !given.is_empty() => None,
-            Way::TakenDown { builder, .. } => builder.finish(action.digest(), command, took),
-            Way::Following(_) => None,
+            Way::TakenDown { given, .. } if !given.is_empty() => Ok(None),
+            Way::TakenDown { builder, .. } => {
+                builder.finish(action.digest(), command, end, took).map(Some)
+            }
+            Way::Following(_) => Ok(None),
         }
     }
 
@@ -170,7 +178,7 @@ impl Calls {
                     let memory_bytes = memory.len() as u64;
                     builder.push(&function, memory_bytes, &args, inputs, known.as_ref());
                 }
-                _ => builder.abandon(),
+                _ => builder.abandon(Abandoned::Torn),
             },
             Way::Following(follower) => follower.answered(known),
         }

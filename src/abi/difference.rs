@@ -64,3 +64,72 @@ fn path_of(call: &Call) -> Option<String> {
     let path = call.inputs.first()?;
     Some(String::from_utf8_lossy(&path.bytes.0).into_owned())
 }
+
+/// Most bytes of a text that are shown.
+const SHOWN_BYTES_MAX: usize = 60;
+
+/// How `made`, the trace of a process that ran, contradicts `known`, which it agrees with before the call `index`.
+pub fn contradiction(known: &Trace, made: &Trace, index: usize) -> String {
+    let name = |trace: &Trace, call: &Call| {
+        trace.function(call).map_or_else(|| "?".to_owned(), |function| function.name.to_string())
+    };
+    match (known.calls.get(index), made.calls.get(index)) {
+        (None, None) => "it ends in another way".to_owned(),
+        (None, Some(call)) => format!("it goes on with {}, where it ended", name(made, call)),
+        (Some(call), None) => format!("it ends, where it called {}", name(known, call)),
+        (Some(was), Some(is)) => {
+            let (was_name, name) = (name(known, was), name(made, is));
+            if was_name != name {
+                format!("it calls {name}, where it called {was_name}")
+            } else if was.args != is.args {
+                format!("{name} has the arguments {:?}, where it had {:?}", is.args, was.args)
+            } else if was.inputs != is.inputs {
+                handed_over(&name, was, is)
+            } else if was.memory_bytes != is.memory_bytes {
+                let (was, is) = (was.memory_bytes, is.memory_bytes);
+                format!("at {name} its memory has {is} bytes, where it had {was}")
+            } else {
+                format!("{name} ends it in one of the two only")
+            }
+        }
+    }
+}
+
+/// What two calls of the function `name` hand over, where that differs first.
+fn handed_over(name: &str, was: &Call, is: &Call) -> String {
+    let mut pairs = was.inputs.iter().zip(&is.inputs);
+    match pairs.find(|(was, is)| was.bytes != is.bytes) {
+        Some((was, is)) => {
+            let (was, is) = shown_apart(&was.bytes.0, &is.bytes.0);
+            format!("{name} hands over {is}, where it handed over {was}")
+        }
+        None => format!("{name} hands over more or less, or from other places in its memory"),
+    }
+}
+
+/// Both texts in quotes, from shortly before the first byte in which they differ.
+fn shown_apart(one: &[u8], other: &[u8]) -> (String, String) {
+    let common = one.iter().zip(other).take_while(|(one, other)| one == other).count();
+    let from = common.saturating_sub(SHOWN_BYTES_MAX / 2);
+    let shown = |text: &[u8]| {
+        let part = &text[from.min(text.len())..];
+        let end = if part.len() > SHOWN_BYTES_MAX { "…" } else { "" };
+        let begin = if from > 0 { "…" } else { "" };
+        format!("\"{begin}{}{end}\"", part[..part.len().min(SHOWN_BYTES_MAX)].escape_ascii())
+    };
+    (shown(one), shown(other))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_shown_around_their_first_difference() {
+        assert_eq!(shown_apart(b"one\n", b"two\n"), ("\"one\\n\"".into(), "\"two\\n\"".into()));
+        let (long, other) = ([b'a'; 200], [&[b'a'; 100][..], b"b"].concat());
+        let (one, two) = shown_apart(&long, &other);
+        assert_eq!(one, format!("\"…{}…\"", "a".repeat(60)));
+        assert_eq!(two, format!("\"…{}b\"", "a".repeat(30)));
+    }
+}

@@ -1,10 +1,12 @@
 //! Makes the calls of earlier processes again.
 
+use std::sync::Arc;
+
 use wasmtime::Caller;
 
 use super::difference::difference;
 use super::{Process, find_memory};
-use crate::results::{Answer, Function, Known, Trace, TraceBuilder};
+use crate::results::{Answer, Function, Known, Secrets, Trace, TraceBuilder};
 
 /// Numbers that the function `next` returns: the import to call, and its arguments.
 pub const ARGS_MAX: usize = 9;
@@ -27,6 +29,7 @@ type Next = (i32, u64, u64, u64, u64, u64, u64, u64, u64, u64);
 pub struct Follower {
     /// The trace that goes on after these answers; the first one after none.
     source: Source,
+    secrets: Arc<Secrets>,
     trace: Trace,
     /// The number of each function of the trace among the imports of the player.
     numbers: Vec<i32>,
@@ -43,14 +46,17 @@ pub struct Follower {
 
 impl Follower {
     /// Follows the traces that `source` yields: the first one after no answers, if there is any, and others after the
-    /// answers that lead away from the one before. `number_of` numbers the imports of the player.
+    /// answers that lead away from the one before, in whose answers `secrets` cannot be read. `number_of` numbers the imports
+    /// of the player.
     pub fn new(
         source: impl Fn(&[Answer]) -> Option<Trace> + Send + 'static,
         number_of: fn(&Function) -> Option<i32>,
+        secrets: Arc<Secrets>,
     ) -> Option<Self> {
         let trace = source(&[])?;
         Some(Self {
             source: Box::new(source),
+            secrets,
             numbers: numbers_of(&trace, number_of)?,
             trace,
             number_of,
@@ -89,7 +95,8 @@ impl Follower {
 
     /// The calls made so far, as the beginning of a new trace, and their answers.
     pub(super) fn into_beginning(self) -> (TraceBuilder, Vec<Known>) {
-        (TraceBuilder::after(&self.trace, self.made.len(), &self.made), self.made)
+        let builder = TraceBuilder::after(&self.trace, self.answers, self.made_bytes, self.secrets);
+        (builder, self.made)
     }
 
     /// The call that is made has the answer `known`; `None` if it ended the process.
@@ -100,8 +107,10 @@ impl Follower {
             self.has_ended = expected == Some(&None);
             return;
         };
-        let answer = known.to_answer();
-        let is_same = expected.is_some_and(|expected| expected.as_ref() == Some(&answer));
+        let expected = expected.and_then(Option::as_ref);
+        let expected = expected.filter(|expected| known.is(expected, &self.secrets));
+        let is_same = expected.is_some();
+        let answer = expected.map_or_else(|| known.to_answer(&self.secrets), Answer::clone);
         self.made_bytes += known.bytes();
         self.made.push(known);
         self.answers.push(answer);
@@ -112,7 +121,8 @@ impl Follower {
     /// Goes on with another trace that has the same answers so far.
     fn change_trace(&mut self) -> bool {
         let Some(trace) = (self.source)(&self.answers) else { return false };
-        let goes_on = trace.calls.len() > self.answers.len();
+        // It may end here, without another call.
+        let goes_on = trace.calls.len() >= self.answers.len();
         let mut pairs = trace.calls.iter().zip(&self.answers);
         let is_same = pairs.all(|(call, answer)| call.answer.as_ref() == Some(answer));
         match numbers_of(&trace, self.number_of) {

@@ -28,6 +28,7 @@ use binding::Binding;
 pub use binding::Signature;
 pub use calls::Calls;
 use calls::NotOfTrace;
+pub use difference::contradiction;
 pub use follower::{ARGS_MAX, Follower, MODULE as PLAYER_MODULE, NEXT};
 use large_stack::LargeStack;
 use memory::GuestMemory;

@@ -27,6 +27,11 @@ impl Digest {
         Self(*blake3::hash(bytes).as_bytes())
     }
 
+    /// The digest of `bytes` that only those can compute who have `key`: a message authentication code.
+    pub fn keyed(key: &[u8; Self::BYTES], bytes: &[u8]) -> Self {
+        Self(*blake3::keyed_hash(key, bytes).as_bytes())
+    }
+
     /// Returns the digest of the rest of `reader`, and the number of bytes.
     ///
     /// # Errors

@@ -65,6 +65,7 @@ mod repetition;
 mod replaceable;
 mod replay;
 mod report;
+mod result_secrets;
 mod results;
 mod run;
 mod sandbox;
@@ -82,6 +83,7 @@ mod toolchain;
 mod trust;
 mod usage;
 mod verify;
+mod verify_cached;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -148,6 +150,7 @@ pub fn main() -> ExitCode {
             TapeAction::View(args) => tape_view::run(&args),
         },
         Subcommand::Fidelity(args) => fidelity::run(&args),
+        Subcommand::Verify(args) if args.cached => verify_cached::run(&args),
         Subcommand::Verify(args) => verify::run(&args),
         Subcommand::Diff(args) => patch::diff(&args),
         Subcommand::Apply(args) => patch::apply(&args),

@@ -8,6 +8,7 @@ use super::exit;
 use super::loaded::{LoadedPrograms, Loads};
 use crate::kernel::process::TrappedProcess;
 pub use crate::kernel::vfs::ReportedChange as Change;
+use crate::results::{Difference, NotKept, Statistics, WrongTrace};
 use crate::{ExitStatus, Limit, Machine, Outcome};
 
 /// How a run ended.
@@ -201,16 +202,46 @@ pub struct ResultsReport {
     pub wrong: u64,
     /// Processes whose results were not kept, because they hold secrets.
     pub withheld: u64,
+    /// How these contradict what is known.
+    pub contradictions: Vec<ContradictionReport>,
     /// Why code ran, for the first 1,000 processes.
     pub differences: Vec<DifferenceReport>,
+    /// Why results are not kept, for the first 1,000 processes.
+    pub not_kept: Vec<NotKeptReport>,
     /// Why the cache was not used.
-    pub not_used: Option<&'static str>,
+    pub not_used: Option<String>,
 }
 
 impl ResultsReport {
+    /// The report of `statistics`; `not_used` says why the cache was not used.
+    pub fn of(statistics: Statistics, not_used: Option<&'static str>) -> Self {
+        let Statistics { hits, misses, rerun, withheld, .. } = statistics;
+        let difference =
+            |it: Difference| DifferenceReport { program: it.program, difference: it.call };
+        let not_kept = |it: NotKept| NotKeptReport { program: it.program, why: it.why.to_string() };
+        let wrong = statistics.wrong.len() as u64;
+        let contradiction = |it: WrongTrace| ContradictionReport {
+            program: it.program,
+            call: it.call as u64,
+            how: it.how,
+        };
+        Self {
+            hits,
+            misses,
+            saved_ms: ms(statistics.saved),
+            rerun,
+            wrong,
+            withheld,
+            contradictions: statistics.wrong.into_iter().map(contradiction).collect(),
+            differences: statistics.differences.into_iter().map(difference).collect(),
+            not_kept: statistics.not_kept.into_iter().map(not_kept).collect(),
+            not_used: not_used.map(str::to_owned).or(statistics.error),
+        }
+    }
+
     /// Whether the code of no process ran, and there was one.
     pub fn is_all_known(&self) -> bool {
-        self.hits > 0 && self.misses == 0
+        self.hits > 0 && self.misses == 0 && self.rerun == 0 && self.wrong == 0
     }
 }
 
@@ -221,6 +252,26 @@ pub struct DifferenceReport {
     pub program: String,
     /// What differs from an earlier run; `null` if there was none with its arguments.
     pub difference: Option<String>,
+}
+
+/// Why the results of a process are not kept.
+#[derive(Serialize, Debug)]
+pub struct NotKeptReport {
+    /// The program.
+    pub program: String,
+    /// Why, as a sentence without a full stop.
+    pub why: String,
+}
+
+/// How a process that ran again contradicts what is known of it.
+#[derive(Serialize, Debug)]
+pub struct ContradictionReport {
+    /// The program.
+    pub program: String,
+    /// The number of its first call that is another one, from 0.
+    pub call: u64,
+    /// What it did, and what is known.
+    pub how: String,
 }
 
 /// A path that the program left, and that some systems cannot have.

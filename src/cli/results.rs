@@ -1,54 +1,26 @@
 //! `--cache-results`, and `belljar cache results`.
 
 use std::ffi::OsString;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use bytesize::ByteSize;
 use indexmap::IndexMap;
-use memchr::memmem;
 use serde_json::json;
 
 use super::args::groups::ResultArgs;
 use super::args::installation::ResultsAction;
 use super::exit::{Hinted, Usage};
 use super::home::cache_dir;
-use super::options;
-use super::report::{DifferenceReport, ResultsReport, ms};
+use super::report::{NotKeptReport, ResultsReport, ms};
+use super::result_secrets;
 use super::text::{count, printable};
 use crate::base::digest::Digest;
-use crate::results::{ResultCache, Results, ResultsInfo, Trace, TraceInfo};
-use crate::tape::Redaction;
+use crate::results::{NotKept, ResultCache, Results, ResultsInfo, Trace, TraceInfo};
 
 /// Digits of an action that are shown.
 const SHORT: usize = 12;
-
-/// What results must not hold to be kept.
-struct Secrets {
-    redaction: Redaction,
-    /// Values of variables with names such as `API_KEY`.
-    values: Vec<Vec<u8>>,
-}
-
-impl Secrets {
-    fn of(env: &[(OsString, OsString)]) -> Self {
-        let redaction = Redaction::default();
-        let is_secret = |(key, value): &&(OsString, OsString)| {
-            let variable = format!("{}={}", key.to_string_lossy(), value.to_string_lossy());
-            redaction.redact_variable(&variable) != variable
-        };
-        let secret = env.iter().filter(is_secret);
-        let values = secret.map(|(_, value)| value.as_encoded_bytes().to_vec());
-        let values = values.filter(|value| !value.is_empty()).collect();
-        Self { redaction, values }
-    }
-
-    fn are_in(&self, text: &[u8]) -> bool {
-        let has = |value: &Vec<u8>| memmem::find(text, value).is_some();
-        self.values.iter().any(has) || self.redaction.find(text).is_some()
-    }
-}
 
 /// The cache of results of one run.
 pub struct Caching {
@@ -58,23 +30,24 @@ pub struct Caching {
 }
 
 impl Caching {
-    /// The cache that `args` ask for, if they do, for programs with the variables `env`; `not_used` says why the run
-    /// cannot use it.
+    /// The cache that `args` ask for, if they do, for programs with the variables `env` and the host's `credentials`;
+    /// `not_used` says why the run cannot use it.
     ///
     /// # Errors
-    /// The directory of the cache is not known; a variable has no name.
+    /// The directory of the cache is not known; a variable has no name; a credential is not valid.
     pub fn of_args(
         args: &ResultArgs,
         env: &[OsString],
+        credentials: &[String],
         not_used: Option<&'static str>,
     ) -> Result<Option<Self>> {
         if !args.cache_results {
             return Ok(None);
         }
-        let env = options::environment(env)?;
-        let redaction = LazyLock::new(move || Secrets::of(&env));
-        let is_secret = move |text: &[u8]| redaction.are_in(text);
-        let results = Results::new(cache()?).without_secrets(is_secret).rerun(args.rerun);
+        let results = Results::new(cache()?)
+            .without_secrets(result_secrets::of(env, credentials)?)
+            .keeping_secrets(args.cache_secrets)
+            .rerun(args.rerun);
         let results = Arc::new(results);
         Ok(Some(Self { results, not_used, explains: args.explain }))
     }
@@ -94,8 +67,8 @@ impl Caching {
             return Ok(());
         }
         let wrong = statistics.wrong.iter().map(|wrong| {
-            let program = printable(&wrong.program);
-            format!("{program} (its call {} is another one)", wrong.call)
+            let (program, how) = (printable(&wrong.program), printable(&wrong.how));
+            format!("{program} (its call {}: {how})", wrong.call)
         });
         let hint = "`belljar cache results clear` removes them; whoever can write to the cache can make such results";
         let error = WrongResults(wrong.collect()).into();
@@ -108,16 +81,22 @@ impl Caching {
         if let Some(why) = self.not_used.filter(|_| self.explains) {
             note!("belljar: note: results are not cached: {why}");
         }
-        if let Some(error) = statistics.error.filter(|_| !quiet) {
-            note!("belljar: warning: the cache of results cannot be used: {}", printable(&error));
+        if let Some(error) = statistics.error.as_ref().filter(|_| !quiet) {
+            note!("belljar: warning: the cache of results cannot be used: {}", printable(error));
         }
         if statistics.withheld > 0 && !quiet {
             let processes = processes(statistics.withheld);
-            note!("belljar: note: results of {processes} are not kept, because they hold secrets");
+            note!(
+                "belljar: note: results of {processes} are not kept, because they hold secrets (--cache-secrets keeps them)"
+            );
         }
         if self.explains {
             for difference in &statistics.differences {
                 note!("belljar: ran {}", printable(&difference.to_string()));
+            }
+            for NotKept { program, why } in &statistics.not_kept {
+                let (program, why) = (printable(program), why.to_string());
+                note!("belljar: results of {program} are not kept: {}", printable(&why));
             }
             let saved = Duration::from_millis(statistics.saved.as_millis() as u64);
             note!(
@@ -127,24 +106,25 @@ impl Caching {
                 statistics.rerun,
             );
         }
-        let differences = statistics
-            .differences
-            .into_iter()
-            .map(|it| DifferenceReport { program: it.program, difference: it.call });
-        ResultsReport {
-            hits: statistics.hits,
-            misses: statistics.misses,
-            saved_ms: ms(statistics.saved),
-            rerun: statistics.rerun,
-            wrong: statistics.wrong.len() as u64,
-            withheld: statistics.withheld,
-            differences: differences.collect(),
-            not_used: self.not_used,
+        ResultsReport::of(statistics, self.not_used)
+    }
+
+    /// Notes in `report` that the programs `names` of the host ran; says so if asked to.
+    pub fn tell_natives(&self, names: &[String], report: &mut ResultsReport) {
+        for name in names {
+            if self.explains {
+                note!("belljar: ran {}: {OF_HOST}", printable(name));
+            }
+            report.not_kept.push(NotKeptReport { program: name.clone(), why: OF_HOST.to_owned() });
         }
     }
 }
 
-fn processes(number: u64) -> String {
+/// Why programs of the host always run.
+pub const OF_HOST: &str = "it is a program of the host";
+
+/// `number` processes, in words.
+pub fn processes(number: u64) -> String {
     format!("{number} process{}", if number == 1 { "" } else { "es" })
 }
 

@@ -118,8 +118,7 @@ fn perform(
     let host = host::of_args(args)?;
     let handle = host.handle();
     let (tape, natives) = (recording.as_ref(), children.as_ref());
-    let caching =
-        Caching::of_args(&args.results, &args.env, not_cached(args, record, module.as_ref()))?;
+    let caching = caching(args, not_cached(args, record, module.as_ref()))?;
     let results = caching.as_ref().and_then(Caching::results);
     let (mut machine, preopens) =
         setup::machine(args, tape, natives, host, &report.tiers, toolchains, results.as_ref())?;
@@ -151,6 +150,7 @@ fn perform(
     ending::tell(name, &status, &machine.limits_hit(), args.quiet, &raised_with);
     let missing = machine.missing_programs();
     report.host_programs = note_not_hermetic(args, children.as_deref(), &status, missing);
+    note_natives(report, caching.as_ref());
 
     let changes_started = ambient::instant_now();
     if let Some(recording) = recording {
@@ -180,6 +180,19 @@ fn note_run(
     if let Some(caching) = caching {
         report.answered(caching.tell(quiet));
     }
+}
+
+/// Notes in `report` that programs of the host always run.
+fn note_natives(report: &mut Report, caching: Option<&Caching>) {
+    if let (Some(caching), Some(results)) = (caching, &mut report.results) {
+        caching.tell_natives(&report.host_programs, results);
+        report.cached &= report.host_programs.is_empty();
+    }
+}
+
+/// The cache of results, if `args` ask for it; `not_used` says why the run cannot use it.
+fn caching(args: &RunArgs, not_used: Option<&'static str>) -> Result<Option<Caching>> {
+    Caching::of_args(&args.results, &args.env, &args.answers.credential, not_used)
 }
 
 /// Why the results of a run cannot be cached.
@@ -393,6 +406,9 @@ fn run_native(args: &RunArgs, report: &mut Report) -> Result<u8> {
     .status()?;
     (report.status, report.guest_exit_code) = (Status::Native, u32::try_from(code).ok());
     report.host_programs.push(report.program.clone());
+    if let Some(caching) = caching(args, Some("programs of the host run"))? {
+        report.answered(caching.tell(args.quiet));
+    }
     Ok(u8::try_from(code).unwrap_or(u8::MAX))
 }
 

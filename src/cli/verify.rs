@@ -30,11 +30,7 @@ use crate::tape::{
 
 pub fn run(args: &VerifyArgs) -> Result<u8> {
     let run = &args.run;
-    if run.apply.is_some() || run.check || run.diff.is_some() || run.trace.is_some() {
-        let message = "verify runs the program several times and keeps nothing: omit --apply, --check, \
-                       --diff and --trace";
-        return Err(Usage(message.to_owned()).into());
-    }
+    expect_nothing_kept(run)?;
     let open = |sink| Opened::new(Written::Report, sink, &Stdout::default());
     let report_to = run.json.as_ref().map(open).transpose()?;
     let scratch = tempfile::Builder::new().prefix("belljar-verify-").tempdir()?;
@@ -85,6 +81,19 @@ pub fn run(args: &VerifyArgs) -> Result<u8> {
         }
     }
     Ok(0)
+}
+
+/// Checks that `run` asks for nothing that a comparison does not do.
+///
+/// # Errors
+/// It does.
+pub fn expect_nothing_kept(run: &RunArgs) -> Result<()> {
+    if run.apply.is_some() || run.check || run.diff.is_some() || run.trace.is_some() {
+        let message = "verify runs the program again and keeps nothing: omit --apply, --check, --diff and \
+                       --trace";
+        return Err(Usage(message.to_owned()).into());
+    }
+    Ok(())
 }
 
 fn now_s() -> u64 {
@@ -183,7 +192,7 @@ fn different(
 }
 
 /// Standard input for all runs: it can be read only once.
-fn stdin(from: &StdinFrom, scratch: &Path) -> Result<OsString> {
+pub fn stdin(from: &StdinFrom, scratch: &Path) -> Result<OsString> {
     match from {
         StdinFrom::File(path) => Ok(disk::canonical(path)?.into()),
         StdinFrom::Inherit if !std::io::stdin().is_terminal() => {

@@ -4,19 +4,22 @@
 //! the calls that were made are not made again, it gets their answers. See [`crate::results`].
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::module::Encoding;
 use super::program::Program;
-use super::run::run_calling;
+use super::run::{message_of, run_calling};
 use super::{Engine, player};
-use crate::abi::{Calls, Follower};
+use crate::abi::{Calls, Follower, contradiction};
 use crate::base::ambient;
 use crate::base::digest::Digest;
 use crate::kernel::guest::Guest;
 use crate::kernel::machine::limits::Limit;
-use crate::kernel::process::outcome::{Outcome, RunError};
+use crate::kernel::process::outcome::{Outcome, RunError, Trap};
 use crate::kernel::process::schedule::Ended;
-use crate::results::{Action, Answer, Compared, Difference, Results, Trace, WrongTrace};
+use crate::results::{
+    Abandoned, Action, Answer, Compared, Difference, End, Place, Results, Trace, Unkept, WrongTrace,
+};
 
 /// A program whose code may not have to run.
 pub(super) trait Knowable {
@@ -61,16 +64,26 @@ impl Knowable for Program {
     }
 }
 
-/// The results that `guest`, a process of `program`, may be answered from, and is added to.
+/// The results that `guest`, a process of `program`, may be answered from, and is added to. That it cannot be is noted
+/// in the results of its machine.
 pub(super) fn results_for(program: &impl Knowable, guest: &Guest) -> Option<Arc<Results>> {
     let machine = guest.machine();
-    // A recorded or traced run runs, fuel is counted by running, and a trace has calls of modules.
-    let runs = machine.tape.is_some()
-        || guest.is_traced()
-        || guest.invoke().is_some()
-        || program.engine().config().fuel
-        || program.encoding() == Encoding::Component;
-    machine.results.as_ref().filter(|_| !runs).cloned()
+    let results = machine.results.as_ref()?;
+    let why = if machine.tape.is_some() || guest.is_traced() {
+        Unkept::Shown
+    } else if guest.invoke().is_some() {
+        Unkept::Invoked
+    } else if program.engine().config().fuel {
+        Unkept::Fuel
+    } else if program.encoding() == Encoding::Component {
+        Unkept::Component
+    } else {
+        return Some(results.clone());
+    };
+    let program = name(guest, program);
+    results.note_miss(Difference { program: program.clone(), call: Some(why.to_string()) });
+    results.note_not_kept(program, why);
+    None
 }
 
 /// Runs `program` as `guest`, as far as its results are not known.
@@ -91,11 +104,17 @@ pub(super) async fn process(
     };
     results.note_miss(Difference {
         program: name(&guest, program),
-        call: follower.as_ref().map(Follower::difference),
+        call: follower.as_deref().map(Follower::difference),
     });
-    let place = follower.as_ref().map_or(action, |follower| action.after(follower.answers()));
-    let calls = follower.map_or_else(Calls::default, Calls::after);
-    run(results, (action, place), program, guest, calls).await
+    let (place, calls) = match follower {
+        None => (action.start(), Calls::from_start(results.secrets())),
+        Some(follower) => (action.after(follower.answers()), Calls::after(follower)),
+    };
+    let (ended, trace) = run_taken_down(results, action, program, guest, calls).await;
+    if let Some(trace) = &trace {
+        store(results, program, place, trace);
+    }
+    ended
 }
 
 /// The name under which `guest` was started, as a module may have many programs.
@@ -109,7 +128,7 @@ enum Followed {
     /// The process has ended, as one of the traces or for another reason.
     ToTheEnd(Ended),
     /// The program has to run.
-    NotToTheEnd(Guest, Option<Follower>),
+    NotToTheEnd(Guest, Option<Box<Follower>>),
 }
 
 /// Makes the calls of the traces of `action` as `guest`.
@@ -125,18 +144,24 @@ async fn follow(
     let source = {
         let results = results.clone();
         move |answers: &[Answer]| {
-            let place = if answers.is_empty() { action } else { action.after(answers) };
-            trace_at(&results, place)
+            let is_first = answers.is_empty();
+            trace_at(&results, if is_first { action.start() } else { action.after(answers) })
         }
     };
-    let Some(follower) = Follower::new(source, player::number_of) else {
+    let Some(follower) = Follower::new(source, player::number_of, results.secrets()) else {
         return Followed::NotToTheEnd(guest, None);
     };
-    let (ended, calls) = run_calling(player, guest, Some(Calls::following(follower))).await;
+    let (mut ended, calls) = run_calling(player, guest, Some(Calls::following(follower))).await;
     let Some(follower) = calls.and_then(Calls::into_follower) else {
         return Followed::ToTheEnd(ended);
     };
     if follower.is_at_end() {
+        if let (End::Trapped { message, backtrace }, Ok(Outcome::Exited(_))) =
+            (&follower.trace().end, &ended.outcome)
+        {
+            let trap = Trap { message: message.clone(), backtrace: backtrace.clone() };
+            ended.outcome = Ok(Outcome::Trapped(trap));
+        }
         results.note_hit(follower.trace().took());
         return Followed::ToTheEnd(ended);
     }
@@ -150,11 +175,12 @@ async fn follow(
 }
 
 /// The trace at `place`.
-fn trace_at(results: &Results, place: Action) -> Option<Trace> {
+fn trace_at(results: &Results, place: Place) -> Option<Trace> {
     let cache = results.cache();
     let traces = cache.traces(place).map_err(|error| results.note_error(error)).ok()?;
     traces.iter().find_map(|info| {
-        let trace = cache.read(info)?;
+        let is_of_action = |trace: &Trace| trace.action == place.action.digest();
+        let trace = cache.read(info).filter(is_of_action)?;
         cache.note_use(info);
         Some(trace)
     })
@@ -165,43 +191,102 @@ fn player_of<'e>(engine: &'e Engine, results: &Results) -> Option<&'e Program> {
     player.as_ref().map_err(|error| results.note_error(error)).ok()
 }
 
-/// Runs `program` as `guest`, and stores its trace of `action` at `place`.
-async fn run(
-    results: &Results,
-    (action, place): (Action, Action),
-    program: &impl Knowable,
-    guest: Guest,
-    calls: Calls,
-) -> Ended {
-    let (ended, trace) = run_taken_down(action, program, guest, calls).await;
-    if let Some(trace) = &trace {
-        store(results, program, place, trace);
-    }
-    ended
-}
-
-/// Runs `program` as `guest`; returns its trace, too, if it exited.
+/// Runs `program` as `guest`; returns its trace, too, if that can be kept.
 async fn run_taken_down(
+    results: &Results,
     action: Action,
     program: &impl Knowable,
     guest: Guest,
     calls: Calls,
 ) -> (Ended, Option<Trace>) {
+    let name = name(&guest, program);
     let program = match program.load() {
         Ok(program) => program,
-        Err(error) => return (Ended { guest, outcome: Err(error) }, None),
+        Err(error) => {
+            results.note_not_kept(name, Unkept::NotEnded(error.to_string()));
+            return (Ended { guest, outcome: Err(error) }, None);
+        }
     };
     let begun = ambient::instant_now();
     let (ended, calls) = run_calling(&program, guest, Some(calls)).await;
     let took = ambient::elapsed_since(begun);
-    let calls = calls.filter(|_| exited(&ended));
-    let trace = calls.and_then(|calls| calls.into_trace(action, ended.guest.args(), took));
-    (ended, trace)
+    match kept(action, &ended, calls, took) {
+        Ok(trace) => (ended, Some(trace)),
+        Err(why) => {
+            results.note_not_kept(name, why);
+            (ended, None)
+        }
+    }
 }
 
-fn store(results: &Results, program: &impl Knowable, place: Action, trace: &Trace) {
+/// The trace of a process of `action`, which ended after it had run for `took`.
+///
+/// # Errors
+/// Why it cannot be kept.
+fn kept(
+    action: Action,
+    ended: &Ended,
+    calls: Option<Calls>,
+    took: Duration,
+) -> Result<Trace, Unkept> {
+    if ended.guest.machine().limits_hit().contains(&Limit::Memory) {
+        return Err(Unkept::Memory);
+    }
+    let end = match &ended.outcome {
+        Ok(Outcome::Exited(_) | Outcome::Signalled(_)) => End::Exited,
+        Ok(Outcome::Trapped(trap)) if is_of_code(trap) => {
+            let Trap { message, backtrace } = trap.clone();
+            End::Trapped { message, backtrace }
+        }
+        Ok(Outcome::Trapped(trap)) => return Err(Unkept::Trapped(trap.message.clone())),
+        Ok(Outcome::Limit(limit)) => return Err(Unkept::Limit(limit.name())),
+        Ok(outcome @ (Outcome::Deadlock(_) | Outcome::Tape)) => {
+            return Err(Unkept::NotEnded(outcome.name().to_owned()));
+        }
+        Err(error) => return Err(Unkept::NotEnded(error.to_string())),
+    };
+    let not_ended = || Unkept::NotEnded("its calls are not known".to_owned());
+    let trace = calls.ok_or_else(not_ended)?.into_trace(action, ended.guest.args(), end, took);
+    let trace = match trace {
+        Ok(trace) => trace.ok_or_else(not_ended)?,
+        Err(Abandoned::TooLarge) => return Err(Unkept::TooLarge),
+        Err(Abandoned::Torn) => return Err(Unkept::HostFailed),
+    };
+    // A signal that its own last call brought about, such as SIGPIPE, comes again when that is made again.
+    let ended_by_call = trace.calls.last().is_some_and(|call| call.answer.is_none());
+    if matches!(ended.outcome, Ok(Outcome::Signalled(_))) && !ended_by_call {
+        return Err(Unkept::Signalled);
+    }
+    Ok(trace)
+}
+
+/// Whether a process that makes the same calls, and gets the same answers, traps in the same way on any machine. When a
+/// stack overflows depends on the compiler of the code, and so does what a module may not allocate.
+fn is_of_code(trap: &Trap) -> bool {
+    use wasmtime::Trap::{
+        BadConversionToInteger, BadSignature, HeapMisaligned, IndirectCallToNull,
+        IntegerDivisionByZero, IntegerOverflow, MemoryOutOfBounds, TableOutOfBounds,
+        UnreachableCodeReached,
+    };
+
+    let of_code = [
+        BadConversionToInteger,
+        BadSignature,
+        HeapMisaligned,
+        IndirectCallToNull,
+        IntegerDivisionByZero,
+        IntegerOverflow,
+        MemoryOutOfBounds,
+        TableOutOfBounds,
+        UnreachableCodeReached,
+    ];
+    of_code.into_iter().any(|known| message_of(known) == trap.message)
+}
+
+fn store(results: &Results, program: &impl Knowable, place: Place, trace: &Trace) {
     if !results.keeps(trace) {
-        results.note_withheld();
+        let program = trace.command.first().cloned().unwrap_or_default();
+        results.note_not_kept(program, Unkept::Secret);
     } else if let Err(error) = results.cache().store(program.digest(), place, trace) {
         results.note_error(error);
     }
@@ -210,9 +295,13 @@ fn store(results: &Results, program: &impl Knowable, place: Action, trace: &Trac
 /// Runs `program` as `guest`, and compares its calls with those of the traces that it would have followed.
 async fn rerun(results: &Results, action: Action, program: &impl Knowable, guest: Guest) -> Ended {
     let name = name(&guest, program);
-    let (ended, trace) = run_taken_down(action, program, guest, Calls::default()).await;
-    let Some(made) = trace else { return ended };
-    let mut place = action;
+    let calls = Calls::from_start(results.secrets());
+    let (ended, trace) = run_taken_down(results, action, program, guest, calls).await;
+    let Some(made) = trace else {
+        results.note_miss(Difference { program: name, call: None });
+        return ended;
+    };
+    let mut place = action.start();
     while let Some(known) = trace_at(results, place) {
         match known.compare(&made) {
             Compared::Same => {
@@ -220,7 +309,8 @@ async fn rerun(results: &Results, action: Action, program: &impl Knowable, guest
                 return ended;
             }
             Compared::Differs { call } => {
-                results.note_wrong(WrongTrace { program: name, call });
+                let how = contradiction(&known, &made, call);
+                results.note_wrong(WrongTrace { program: name, call, how });
                 return ended;
             }
             Compared::Leaves { answers } => place = action.after(&answers),
@@ -229,10 +319,4 @@ async fn rerun(results: &Results, action: Action, program: &impl Knowable, guest
     results.note_miss(Difference { program: name, call: None });
     store(results, program, place, &made);
     ended
-}
-
-/// Whether a process ended by itself, and not for a lack of memory.
-fn exited(ended: &Ended) -> bool {
-    let hit_memory = ended.guest.machine().limits_hit().contains(&Limit::Memory);
-    matches!(ended.outcome, Ok(Outcome::Exited(_))) && !hit_memory
 }

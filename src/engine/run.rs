@@ -323,6 +323,11 @@ fn instantiation_error(
     Err(error)
 }
 
+/// The message of `trap`.
+pub(super) fn message_of(trap: wasmtime::Trap) -> String {
+    trap.to_string().trim_start_matches("wasm trap: ").to_owned()
+}
+
 fn outcome_of(store: &mut Store<Process>, error: &wasmtime::Error) -> Outcome {
     let process = store.data_mut();
     let is_interrupted = process.interruption.as_ref().is_some_and(|it| it.is_interrupted());
@@ -338,7 +343,7 @@ fn outcome_of(store: &mut Store<Process>, error: &wasmtime::Error) -> Outcome {
     }
     let message = match error.downcast_ref::<wasmtime::Trap>() {
         Some(wasmtime::Trap::OutOfFuel) => return Outcome::Limit(Limit::Fuel),
-        Some(trap) => trap.to_string().trim_start_matches("wasm trap: ").to_owned(),
+        Some(trap) => message_of(*trap),
         None => error.root_cause().to_string(),
     };
     let frames = error.downcast_ref::<WasmBacktrace>().map_or(&[][..], |trace| trace.frames());

@@ -129,7 +129,7 @@ impl Credentials {
 
     /// Returns all secrets, also in lower case, as names of headers and hosts are shown so. Longest first, as
     /// one may contain another.
-    pub(super) fn secrets(&self) -> Vec<Vec<u8>> {
+    pub(crate) fn secrets(&self) -> Vec<Vec<u8>> {
         let mut secrets: Vec<Vec<u8>> = self
             .0
             .iter()

@@ -12,6 +12,7 @@ use crate::kernel::machine::Machine;
 use crate::kernel::process::TrappedProcess;
 use crate::kernel::process::programs::{MakeImage, NeededTree};
 use crate::kernel::process::schedule::{self, Mode};
+use crate::results::Results;
 
 /// A program to run in a [`Machine`], with its arguments, environment and streams.
 ///
@@ -46,6 +47,7 @@ pub struct Command {
     preopens: Option<Vec<Preopen>>,
     trees: Vec<NeededTree>,
     invoke: Option<String>,
+    results: Option<Arc<Results>>,
     stdin: Vec<u8>,
 }
 
@@ -127,6 +129,7 @@ impl Command {
             preopens: None,
             trees: Vec::new(),
             invoke: None,
+            results: None,
             stdin: Vec::new(),
         }
     }
@@ -206,6 +209,40 @@ impl Command {
     /// A call that cannot be made is [`RunError::Invoke`]. See [`Machine::returned`] for the results as JSON.
     pub fn invoke(&mut self, call: impl Into<String>) -> &mut Self {
         self.invoke = Some(call.into());
+        self
+    }
+
+    /// Answers the process, and all that it starts, from `results`, as far as these have what they do, and adds those that
+    /// ran; `results` count both. What is answered cannot be told from what ran: see [`crate::results`]. Default: the
+    /// results of the machine ([`Machine::set_results`]), if it has some.
+    ///
+    /// A process of a machine that is recorded or traced always runs.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use belljar::results::{ResultCache, Results};
+    /// use belljar::{Command, Engine, EngineConfig, Machine, Program, Toolchains};
+    ///
+    /// let engine = Engine::new(EngineConfig { pool_slots: 0, ..EngineConfig::default() })?;
+    /// let wc = Program::new(&engine, &Toolchains::default().resolve("wc")?.module()?)?;
+    /// let folder = tempfile::tempdir()?;
+    /// let results = Arc::new(Results::new(ResultCache::new(folder.path())));
+    /// let count = |text: &str| {
+    ///     let mut machine = Machine::builder().build()?;
+    ///     let mut command = Command::new(&wc);
+    ///     let output = command.arg("-l").stdin(text).cached(&results).output(&mut machine)?;
+    ///     Ok::<_, Box<dyn std::error::Error>>(String::from_utf8(output.stdout)?)
+    /// };
+    /// assert_eq!(count("a\nb\n")?, "2\n");
+    /// assert_eq!(count("a\nb\n")?, "2\n");
+    /// assert_eq!(count("other\n")?, "1\n");
+    /// let statistics = results.statistics();
+    /// assert_eq!((statistics.hits, statistics.misses), (1, 2));
+    /// assert_eq!(statistics.differences[1].to_string(), "wc: standard input: it has other content");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn cached(&mut self, results: &Arc<Results>) -> &mut Self {
+        self.results = Some(results.clone());
         self
     }
 
@@ -317,10 +354,15 @@ impl Command {
         let (trees, invoke) = (taped_trees, self.invoke.clone());
         let startup =
             Startup { args, environ, stdio, preopens, program, module_hash, trees, invoke };
-        let taken = std::mem::replace(machine, Machine::vacant());
+        let mut taken = std::mem::replace(machine, Machine::vacant());
+        let of_machine = taken.results.clone();
+        if self.results.is_some() {
+            taken.set_results(self.results.clone());
+        }
         let finished = schedule::run(image, taken, startup);
         let Finished { machine: back, stdio, outcome, trapped, fuel_used } = finished;
         *machine = back;
+        machine.set_results(of_machine);
         Finished { machine: (), stdio, outcome, trapped, fuel_used }
     }
 }

@@ -6,7 +6,7 @@ use super::trace::Answer;
 use crate::base::digest::{Digest, DigestHasher};
 
 /// Raised when traces of earlier versions must not be followed any more.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// A module, its arguments and what else can change what it does without a call. All that a process learns by a call,
 /// such as its environment, is in its [`super::Trace`].
@@ -34,16 +34,20 @@ impl Action {
         Self(hasher.digest())
     }
 
+    /// The place of its first trace.
+    pub fn start(&self) -> Place {
+        Place { action: *self, at: self.0 }
+    }
+
     /// The place of traces of this action that begin with `answers`, the last of which leads away from the trace that
     /// was followed before.
-    #[must_use]
-    pub fn after(&self, answers: &[Answer]) -> Self {
+    pub fn after(&self, answers: &[Answer]) -> Place {
         let mut hasher = DigestHasher::default();
         hasher.write(self.0.as_bytes());
         for answer in answers {
             answer.hash_into(&mut hasher);
         }
-        Self(hasher.digest())
+        Place { action: *self, at: hasher.digest() }
     }
 
     /// The action with this digest.
@@ -55,6 +59,15 @@ impl Action {
     pub fn digest(&self) -> Digest {
         self.0
     }
+}
+
+/// Where a trace of an action is in the cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The action.
+    pub action: Action,
+    /// The digest of the answers that lead there; that of the action for its first trace.
+    pub at: Digest,
 }
 
 #[cfg(test)]

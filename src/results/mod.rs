@@ -26,10 +26,14 @@
 
 mod action;
 mod cache;
+mod secrets;
 mod statistics;
 mod trace;
 
-pub use self::action::Action;
+pub use self::action::{Action, Place};
 pub use self::cache::{ResultCache, ResultCacheError, ResultsInfo, TraceInfo};
-pub use self::statistics::{Difference, Results, Statistics, WrongTrace};
-pub use self::trace::{Answer, Bytes, Call, Compared, Function, Known, Span, Trace, TraceBuilder};
+pub use self::secrets::Secrets;
+pub use self::statistics::{Difference, NotKept, Results, Statistics, Unkept, WrongTrace};
+pub use self::trace::{
+    Abandoned, Answer, Bytes, Call, Compared, End, Function, Known, Span, Trace, TraceBuilder,
+};

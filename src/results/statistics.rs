@@ -2,29 +2,28 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::cache::ResultCache;
+use super::secrets::Secrets;
 use super::trace::Trace;
 use crate::base::ambient;
 
-/// Most processes whose difference is kept.
-const DIFFERENCES_MAX: usize = 1000;
+/// Most processes of which a list says something.
+const LISTED_MAX: usize = 1000;
 
 /// A cache of results for the processes of a machine, and what it was used for.
 pub struct Results {
     cache: ResultCache,
-    is_secret: Option<IsSecret>,
-    /// Of 100 processes, how many run although they are known.
-    rerun_percent: u8,
+    secrets: Arc<Secrets>,
+    keeps_secrets: bool,
+    /// Of a million processes, how many run although they are known.
+    rerun_per_million: u64,
     /// Draws which.
     drawn: AtomicU64,
     statistics: Mutex<Statistics>,
 }
-
-/// Whether bytes hold a secret.
-type IsSecret = Box<dyn Fn(&[u8]) -> bool + Send + Sync>;
 
 /// Why the code of a process ran.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,6 +44,66 @@ impl fmt::Display for Difference {
     }
 }
 
+/// A process that ran, and whose results are not kept.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NotKept {
+    /// The program.
+    pub program: String,
+    /// Why not.
+    pub why: Unkept,
+}
+
+/// Why the results of a process are not kept.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Unkept {
+    /// They hold a secret.
+    Secret,
+    /// A limit, the one with this name, ended it.
+    Limit(&'static str),
+    /// Processes met the limit of memory, which they share.
+    Memory,
+    /// A signal ended it while it waited.
+    Signalled,
+    /// It trapped for a reason that is not in its code alone, which this is.
+    Trapped(String),
+    /// It did not end by itself for another reason, which this is: it could not be started, or all processes waited for
+    /// each other.
+    NotEnded(String),
+    /// Its calls hand over or get too much.
+    TooLarge,
+    /// The host failed in the middle of a call.
+    HostFailed,
+    /// It is a component.
+    Component,
+    /// Its fuel is counted.
+    Fuel,
+    /// It makes a call of an export.
+    Invoked,
+    /// Its calls are on a tape, or shown by a trace.
+    Shown,
+}
+
+impl fmt::Display for Unkept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Secret => f.write_str("they hold a secret"),
+            Self::Limit(name) => write!(f, "the limit {name} ended it"),
+            Self::Memory => f.write_str("the limit of memory, which processes share, was reached"),
+            Self::Signalled => f.write_str("a signal ended it while it waited"),
+            Self::Trapped(message) => {
+                write!(f, "it trapped for a reason that is not in its code alone: {message}")
+            }
+            Self::NotEnded(message) => write!(f, "it did not end by itself: {message}"),
+            Self::TooLarge => f.write_str("it was given, or wrote, more than 256 MiB"),
+            Self::HostFailed => f.write_str("the host failed in the middle of a call"),
+            Self::Component => f.write_str("it is a component"),
+            Self::Fuel => f.write_str("fuel is counted by running"),
+            Self::Invoked => f.write_str("a call of an export runs"),
+            Self::Shown => f.write_str("a process that is recorded or traced runs"),
+        }
+    }
+}
+
 /// A trace that is not what the program does.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WrongTrace {
@@ -52,6 +111,8 @@ pub struct WrongTrace {
     pub program: String,
     /// The number of the first call that differs, from 0.
     pub call: usize,
+    /// What the trace has, and what the program did.
+    pub how: String,
 }
 
 /// What the processes of a machine found in a cache of results.
@@ -65,6 +126,8 @@ pub struct Statistics {
     pub saved: Duration,
     /// Why code ran: the first 1,000.
     pub differences: Vec<Difference>,
+    /// Processes whose results were not kept: the first 1,000.
+    pub not_kept: Vec<NotKept>,
     /// Processes whose results were not kept, because they hold secrets.
     pub withheld: u64,
     /// Processes that ran although they were known, and did what was known.
@@ -80,33 +143,47 @@ impl Results {
     pub fn new(cache: ResultCache) -> Self {
         Self {
             cache,
-            is_secret: None,
-            rerun_percent: 0,
+            secrets: Arc::default(),
+            keeps_secrets: false,
+            rerun_per_million: 0,
             drawn: AtomicU64::new(ambient::wall_now_ns()),
             statistics: Mutex::default(),
         }
     }
 
-    /// Processes that write, or are given in a short answer, what `is_secret` finds a secret in are not added.
+    /// Processes whose results hold one of `secrets` are not added, and what they are given of `secrets` is in the cache
+    /// as digests with a key.
     #[must_use]
-    pub fn without_secrets(
-        mut self,
-        is_secret: impl Fn(&[u8]) -> bool + Send + Sync + 'static,
-    ) -> Self {
-        self.is_secret = Some(Box::new(is_secret));
+    pub fn without_secrets(mut self, secrets: Secrets) -> Self {
+        self.secrets = Arc::new(secrets);
         self
+    }
+
+    /// Processes whose results hold a secret are added as others are, if `keeps`. Default: they are not.
+    #[must_use]
+    pub fn keeping_secrets(mut self, keeps: bool) -> Self {
+        self.keeps_secrets = keeps;
+        self
+    }
+
+    /// The secrets.
+    pub fn secrets(&self) -> Arc<Secrets> {
+        self.secrets.clone()
     }
 
     /// Whether `trace` may be kept.
     pub fn keeps(&self, trace: &Trace) -> bool {
-        self.is_secret.as_ref().is_none_or(|is_secret| !trace.texts().any(is_secret))
+        self.keeps_secrets || !trace.texts().any(|text| self.secrets.are_in(text))
     }
 
     /// Of 100 processes, `percent`, drawn by chance, run although they may be known, and are compared with what they
-    /// would have been answered from: see [`Statistics::wrong`]. Default: 0.
+    /// would have been answered from: see [`Statistics::wrong`]. From 0, the default, to 100; 0.01 is one in 10,000.
     #[must_use]
-    pub fn rerun(mut self, percent: u8) -> Self {
-        self.rerun_percent = percent.min(100);
+    pub fn rerun(mut self, percent: f64) -> Self {
+        let per_million = (percent.clamp(0.0, 100.0) * 10_000.0).round();
+        #[expect(clippy::cast_sign_loss, reason = "it is not negative; NaN becomes 0")]
+        let per_million = per_million as u64;
+        self.rerun_per_million = per_million;
         self
     }
 
@@ -117,9 +194,11 @@ impl Results {
 
     /// Whether the next process runs in any case.
     pub fn reruns_next(&self) -> bool {
-        // The step of a Weyl sequence: its high bits are spread evenly.
-        let drawn = self.drawn.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-        (drawn >> 32) % 100 < self.rerun_percent.into()
+        // SplitMix64: also the first number, of a process that was started just after another, is spread evenly.
+        let mut drawn = self.drawn.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        drawn = (drawn ^ (drawn >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        drawn = (drawn ^ (drawn >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (drawn ^ (drawn >> 31)) % 1_000_000 < self.rerun_per_million
     }
 
     fn lock(&self) -> MutexGuard<'_, Statistics> {
@@ -143,14 +222,14 @@ impl Results {
     pub fn note_miss(&self, difference: Difference) {
         let mut statistics = self.lock();
         statistics.misses += 1;
-        if statistics.differences.len() < DIFFERENCES_MAX {
-            statistics.differences.push(difference);
-        }
+        list(&mut statistics.differences, difference);
     }
 
-    /// The results of a process were not kept, because they hold a secret.
-    pub fn note_withheld(&self) {
-        self.lock().withheld += 1;
+    /// The results of `program`, which ran, are not kept.
+    pub fn note_not_kept(&self, program: String, why: Unkept) {
+        let mut statistics = self.lock();
+        statistics.withheld += u64::from(why == Unkept::Secret);
+        list(&mut statistics.not_kept, NotKept { program, why });
     }
 
     /// A process ran although it was known, and did what was known.
@@ -166,5 +245,34 @@ impl Results {
     /// The cache cannot be used: `error`. The first one is kept.
     pub fn note_error(&self, error: impl fmt::Display) {
         self.lock().error.get_or_insert_with(|| error.to_string());
+    }
+}
+
+/// Adds `item` to `items`, if there is room.
+fn list<T>(items: &mut Vec<T>, item: T) {
+    if items.len() < LISTED_MAX {
+        items.push(item);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_processes_run_again_as_asked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        for (percent, least, most) in [
+            (0.0, 0, 0),
+            (1.0, 800, 1200),
+            (0.1, 50, 150),
+            (50.0, 49_000, 51_000),
+            (100.0, 100_000, 100_000),
+        ] {
+            let results = Results::new(ResultCache::new(dir.path())).rerun(percent);
+            let again = (0..100_000).filter(|_| results.reruns_next()).count();
+            assert!((least..=most).contains(&again), "{percent} %: {again} of 100,000");
+        }
+        assert!(!Results::new(ResultCache::new(dir.path())).rerun(f64::NAN).reruns_next());
     }
 }

@@ -3,11 +3,14 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hasher;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use smallvec::SmallVec;
 
+use super::secrets::Secrets;
 use crate::base::digest::{Digest, DigestHasher};
 
 /// Longest answer that a trace has byte by byte; of longer ones it has the digest.
@@ -102,7 +105,7 @@ impl Call {
     fn texts(&self) -> impl Iterator<Item = &[u8]> {
         let short = match self.answer.as_ref().map(|answer| &answer.written) {
             Some(Written::Short(bytes)) => Some(&*bytes.0),
-            Some(Written::Digest(_)) | None => None,
+            Some(Written::Digest(_) | Written::Sealed(_)) | None => None,
         };
         self.inputs.iter().map(|span| &*span.bytes.0).chain(short)
     }
@@ -138,6 +141,10 @@ impl Answer {
                 hasher.write(&[1]);
                 hasher.write(digest);
             }
+            Written::Sealed(digest) => {
+                hasher.write(&[2]);
+                hasher.write(digest);
+            }
         }
     }
 }
@@ -146,6 +153,8 @@ impl Answer {
 enum Written {
     Short(Bytes),
     Digest([u8; Digest::BYTES]),
+    /// It holds a secret: see [`Secrets`].
+    Sealed([u8; Digest::BYTES]),
 }
 
 /// The answer of a call, as it was given.
@@ -163,10 +172,30 @@ impl Known {
         self.outputs.iter().map(|span| span.bytes.0.len() as u64).sum()
     }
 
-    /// What a trace has of it.
-    pub fn to_answer(&self) -> Answer {
+    /// What a trace has of it, in which `secrets` cannot be read.
+    pub fn to_answer(&self, secrets: &Secrets) -> Answer {
+        let parts: SmallVec<[&[u8]; 4]> = self.outputs.iter().map(|it| &*it.bytes.0).collect();
+        match secrets.seal(&parts) {
+            Some(sealed) => self.answer_with(Written::Sealed(sealed)),
+            None => self.to_plain_answer(),
+        }
+    }
+
+    /// Whether `answer` is what a trace has of it.
+    pub fn is(&self, answer: &Answer, secrets: &Secrets) -> bool {
+        match answer.written {
+            Written::Sealed(_) => self.to_answer(secrets) == *answer,
+            // Equal bytes are equal, whether they are a secret or not.
+            Written::Short(_) | Written::Digest(_) => self.to_plain_answer() == *answer,
+        }
+    }
+
+    fn answer_with(&self, written: Written) -> Answer {
         let place = |span: &Span| (span.at, span.bytes.0.len() as u32);
-        let places = self.outputs.iter().map(place).collect();
+        Answer { code: self.code, places: self.outputs.iter().map(place).collect(), written }
+    }
+
+    fn to_plain_answer(&self) -> Answer {
         let written = if self.bytes() <= SHORT_BYTES_MAX as u64 {
             let mut bytes = Vec::with_capacity(SHORT_BYTES_MAX);
             for span in &self.outputs {
@@ -180,11 +209,25 @@ impl Known {
             }
             Written::Digest(*hasher.digest().as_bytes())
         };
-        Answer { code: self.code, places, written }
+        self.answer_with(written)
     }
 }
 
-/// The calls of one process that exited by itself.
+/// How a process ended, after its last call.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum End {
+    /// It exited, or its last call ended it.
+    Exited,
+    /// It trapped, for a reason that is in its code and its answers alone.
+    Trapped {
+        /// The cause, in a few words.
+        message: String,
+        /// The active functions, innermost first.
+        backtrace: Vec<String>,
+    },
+}
+
+/// The calls of one process that ended by itself.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Trace {
     /// The action that it is a trace of.
@@ -193,8 +236,10 @@ pub struct Trace {
     pub command: Vec<String>,
     /// The functions that it called.
     pub functions: Vec<Function>,
-    /// Its calls, in order. The last one exits, or its main function returned afterwards.
+    /// Its calls, in order. The last one ends it, or it ended afterwards.
     pub calls: Vec<Call>,
+    /// How it ended.
+    pub end: End,
     /// Real time that it took to run, in microseconds.
     pub took_us: u64,
 }
@@ -246,18 +291,26 @@ impl Trace {
         for (index, (known, made)) in self.calls.iter().zip(&run.calls).enumerate() {
             let is_same = self.function(known) == run.function(made)
                 && (known.memory_bytes, &known.args) == (made.memory_bytes, &made.args)
-                && known.inputs == made.inputs
-                && known.answer.is_some() == made.answer.is_some();
+                && known.inputs == made.inputs;
             if !is_same {
                 return Compared::Differs { call: index };
             }
-            if known.answer != made.answer {
-                let answers = run.calls[..=index].iter().filter_map(|call| call.answer.clone());
-                return Compared::Leaves { answers: answers.collect() };
+            match &made.answer {
+                answer if *answer == known.answer => {}
+                // A signal ended it there, which is an answer of the kernel's.
+                None => return Compared::Same,
+                Some(_) => {
+                    let answers = run.calls[..=index].iter().filter_map(|call| call.answer.clone());
+                    return Compared::Leaves { answers: answers.collect() };
+                }
             }
         }
         let (known, made) = (self.calls.len(), run.calls.len());
-        if known == made { Compared::Same } else { Compared::Differs { call: known.min(made) } }
+        if known == made && self.end == run.end {
+            Compared::Same
+        } else {
+            Compared::Differs { call: known.min(made) }
+        }
     }
 }
 
@@ -281,23 +334,45 @@ pub enum Compared {
 /// Takes down the calls of a process as it makes them.
 #[derive(Default)]
 pub struct TraceBuilder {
+    secrets: Arc<Secrets>,
     functions: Vec<Function>,
     numbers: HashMap<Function, u16>,
     calls: Vec<Call>,
     /// Bytes that calls handed over, and got.
     bytes: [u64; 2],
-    is_abandoned: bool,
+    abandoned: Option<Abandoned>,
+}
+
+/// Why the calls of a process are not taken down any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Abandoned {
+    /// They are too many, or hand over or get too much.
+    TooLarge,
+    /// A call failed after it had written an unknown part of its answer.
+    Torn,
 }
 
 impl TraceBuilder {
-    /// Goes on after the first `count` calls of `trace`, whose answers were `known`.
-    pub fn after(trace: &Trace, count: usize, known: &[Known]) -> Self {
+    /// Takes down calls from the first one on; `secrets` cannot be read in their answers.
+    pub fn new(secrets: Arc<Secrets>) -> Self {
+        Self { secrets, ..Self::default() }
+    }
+
+    /// Goes on after the first calls of `trace`, whose answers were `answers`, and wrote `answer_bytes` bytes.
+    pub fn after(
+        trace: &Trace,
+        answers: Vec<Answer>,
+        answer_bytes: u64,
+        secrets: Arc<Secrets>,
+    ) -> Self {
         let numbers = trace.functions.iter().cloned().zip(0..).collect();
-        let mut builder = Self { functions: trace.functions.clone(), numbers, ..Self::default() };
-        for (call, known) in trace.calls.iter().take(count).zip(known) {
-            let call = Call { answer: None, ..call.clone() };
-            builder.push_call(call, Some(known));
+        let functions = trace.functions.clone();
+        let mut builder = Self { functions, numbers, ..Self::new(secrets) };
+        for (call, answer) in trace.calls.iter().zip(answers) {
+            let call = Call { answer: Some(answer), ..call.clone() };
+            builder.push_call(call, 0);
         }
+        builder.bytes[1] += answer_bytes;
         builder
     }
 
@@ -317,7 +392,7 @@ impl TraceBuilder {
         inputs: Vec<Span>,
         answer: Option<&Known>,
     ) {
-        if self.is_abandoned {
+        if self.abandoned.is_some() {
             return;
         }
         let function = if let Some(number) = self.numbers.get(function) {
@@ -329,33 +404,47 @@ impl TraceBuilder {
             number
         };
         let args = args.to_vec();
-        self.push_call(Call { function, memory_bytes, args, inputs, answer: None }, answer);
+        let answer_bytes = answer.map_or(0, Known::bytes);
+        let answer = answer.map(|known| known.to_answer(&self.secrets));
+        self.push_call(Call { function, memory_bytes, args, inputs, answer }, answer_bytes);
     }
 
-    fn push_call(&mut self, call: Call, answer: Option<&Known>) {
+    fn push_call(&mut self, call: Call, answer_bytes: u64) {
         let handed: usize = call.inputs.iter().map(|span| span.bytes.0.len()).sum();
         self.bytes[0] += handed as u64 + CALL_BYTES;
-        self.bytes[1] += answer.map_or(0, Known::bytes);
+        self.bytes[1] += answer_bytes;
         if self.calls.len() == CALLS_MAX || self.bytes.iter().any(|bytes| *bytes > BYTES_MAX) {
-            self.abandon();
+            self.abandon(Abandoned::TooLarge);
             return;
         }
-        self.calls.push(Call { answer: answer.map(Known::to_answer), ..call });
+        self.calls.push(call);
     }
 
-    /// The process cannot be known from its calls.
-    pub fn abandon(&mut self) {
-        self.is_abandoned = true;
+    /// The process cannot be known from its calls, because of `why`.
+    pub fn abandon(&mut self, why: Abandoned) {
+        self.abandoned.get_or_insert(why);
         self.calls = Vec::new();
     }
 
-    /// The trace of a process of the action with the digest `action`, with the arguments `command` that exited after it had run for `took`; `None` if
-    /// it was abandoned.
-    pub fn finish(self, action: Digest, command: &[Vec<u8>], took: Duration) -> Option<Trace> {
+    /// The trace of a process of the action with the digest `action`, with the arguments `command`, that ended as `end`
+    /// says after it had run for `took`.
+    ///
+    /// # Errors
+    /// Why it was abandoned.
+    pub fn finish(
+        self,
+        action: Digest,
+        command: &[Vec<u8>],
+        end: End,
+        took: Duration,
+    ) -> Result<Trace, Abandoned> {
+        if let Some(why) = self.abandoned {
+            return Err(why);
+        }
         let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let command = command.iter().map(|arg| String::from_utf8_lossy(arg).into_owned()).collect();
-        let Self { functions, calls, is_abandoned, .. } = self;
-        (!is_abandoned).then_some(Trace { action, command, functions, calls, took_us })
+        let Self { functions, calls, .. } = self;
+        Ok(Trace { action, command, functions, calls, end, took_us })
     }
 }
 
@@ -381,20 +470,21 @@ mod tests {
         for (name, arg, known) in calls {
             builder.push(&function(name), 65536, &[*arg], Vec::new(), Some(known));
         }
-        builder.finish(action(), &[], Duration::ZERO).unwrap()
+        builder.finish(action(), &[], End::Exited, Duration::ZERO).unwrap()
     }
 
     #[test]
     fn answers_are_equal_if_their_bytes_and_places_are() {
         for len in [0, 1, SHORT_BYTES_MAX, SHORT_BYTES_MAX + 1, 100_000] {
             let (a, mut b) = (known(0, &vec![1; len]), known(0, &vec![1; len]));
-            assert_eq!(a.to_answer(), b.to_answer(), "{len}");
+            let none = Secrets::default();
+            assert_eq!(a.to_answer(&none), b.to_answer(&none), "{len}");
             b.outputs[0].at = 9;
-            assert_ne!(a.to_answer(), b.to_answer(), "{len}");
+            assert_ne!(a.to_answer(&none), b.to_answer(&none), "{len}");
             let mut b = known(0, &vec![1; len]);
             if let Some(last) = b.outputs[0].bytes.0.last_mut() {
                 *last = 2;
-                assert_ne!(a.to_answer(), b.to_answer(), "{len}");
+                assert_ne!(a.to_answer(&none), b.to_answer(&none), "{len}");
             }
         }
     }
@@ -420,7 +510,13 @@ mod tests {
         ] {
             assert_eq!(first.compare(&run), Compared::Differs { call: 1 });
         }
-        let answers = vec![other.to_answer()];
+        let mut ended = TraceBuilder::default();
+        ended.push(&function("a"), 65536, &[1], Vec::new(), None);
+        let ended = ended.finish(action(), &[], End::Exited, Duration::ZERO).unwrap();
+        let answers = vec![same.to_answer(&Secrets::default())];
+        assert_eq!(ended.compare(&first), Compared::Leaves { answers }, "a signal came before");
+        assert_eq!(first.compare(&ended), Compared::Same, "a signal came");
+        let answers = vec![other.to_answer(&Secrets::default())];
         let run = trace(&[("a", 1, &other), ("c", 2, &same)]);
         assert_eq!(first.compare(&run), Compared::Leaves { answers });
     }
@@ -432,6 +528,7 @@ mod tests {
             let span = Span { at: 0, bytes: Bytes(vec![0; 64 << 20]) };
             builder.push(&function("w"), 65536, &[], vec![span], Some(&known(0, b"")));
         }
-        assert!(builder.finish(action(), &[], Duration::ZERO).is_none());
+        let finished = builder.finish(action(), &[], End::Exited, Duration::ZERO);
+        assert_eq!(finished, Err(Abandoned::TooLarge));
     }
 }

@@ -7,7 +7,7 @@ use clap::builder::{FalseyValueParser, OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
 use super::values::{
-    DirMount, Worktree, dir_mount, duration, instant, number, seed, size, small_number,
+    DirMount, Worktree, dir_mount, duration, instant, number, percent, seed, size, small_number,
 };
 use crate::engine::TierChoice;
 use crate::net::EgressRule;
@@ -71,9 +71,13 @@ pub struct ResultArgs {
     #[arg(long, env = "BELLJAR_CACHE_RESULTS", value_parser = FalseyValueParser::new(), help_heading = "Results")]
     pub cache_results: bool,
 
-    /// Of 100 processes, how many run although they are known, and are compared with what is known
-    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=100), help_heading = "Results")]
-    pub rerun: u8,
+    /// Keep results, too, that hold a secret: a value that `--env NAME` takes from the host, a key, a password
+    #[arg(long, requires = "cache_results", help_heading = "Results")]
+    pub cache_secrets: bool,
+
+    /// Of 100 processes, how many run although they are known, and are compared with what is known: 1%, 0.1%
+    #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = percent, help_heading = "Results")]
+    pub rerun: f64,
 
     /// Say of each process that ran what differed from earlier runs
     #[arg(long, requires = "cache_results", help_heading = "Results")]

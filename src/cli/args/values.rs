@@ -17,6 +17,14 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// A part of a hundred, from 0 to 100, such as `1`, `1%`, `0.1%`.
+pub fn percent(text: &str) -> Result<f64, String> {
+    let digits = text.strip_suffix('%').unwrap_or(text).trim_end();
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let number = digits.parse::<f64>().ok().filter(|number| is_number && *number <= 100.0);
+    number.ok_or_else(|| format!("{text:?} is not a percentage: use 0 to 100, such as 1% or 0.1%"))
+}
+
 /// A whole number, such as `1000000`, `1_000_000`, `1M`; K, M and G are powers of 1000.
 pub fn number(text: &str) -> Result<u64, String> {
     let digits = text.replace('_', "");

@@ -9,6 +9,7 @@ use super::run::RunArgs;
     after_help = "Examples:
   belljar verify -- wc README.md
   belljar verify -n 10 --toolchain DIR -- cc1 -quiet main.c -o main.s
+  belljar verify --cached -- sh build.sh
 
 All options of `belljar run` can be given except --apply, --check, --diff and --trace; --json reports \
 the comparison.
@@ -20,6 +21,8 @@ Exit codes: 0 if all runs were equal, also if all failed in the same way, 1 if n
   belljar verify -n 10 --toolchain DIR -- cc1 -quiet main.c -o main.s
       All options of `belljar run` can be given except --apply, --check, --diff and --trace; --json \
 reports the comparison.
+  belljar verify --cached -- sh build.sh
+      Run it once, and compare the processes that `--cache-results` would answer with what it knows of them.
 
 The first run is as you ask for it. Each further run works on a copy of what the first one saw of \
 its directories. The copy has another name, other file times, and files made in another order; \
@@ -35,6 +38,10 @@ pub struct VerifyArgs {
     #[arg(short = 'n', long, value_name = "N", default_value_t = 3,
         value_parser = clap::value_parser!(u32).range(2..=1000), help_heading = "Verification")]
     pub runs: u32,
+
+    /// Run it once, with all processes that the cache of results knows, and compare these with what is known
+    #[arg(long, conflicts_with = "runs", help_heading = "Verification")]
+    pub cached: bool,
 
     #[command(flatten)]
     pub run: RunArgs,

@@ -265,7 +265,7 @@ impl Bench {
 }
 
 /// The system calls of the first thread, from the first that has `beginning` among its arguments.
-fn calls_from(log: &str, beginning: &str) -> Vec<(String, usize)> {
+pub(crate) fn calls_from(log: &str, beginning: &str) -> Vec<(String, usize)> {
     let main = log.split_whitespace().next().unwrap();
     let mut count: BTreeMap<&str, usize> = BTreeMap::new();
     let mut found = Vec::new();

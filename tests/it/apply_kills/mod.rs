@@ -8,6 +8,8 @@ mod refusals;
 mod strangers;
 mod together;
 
+pub(crate) use self::anywhere::calls_from;
+
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;

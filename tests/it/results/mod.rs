@@ -1,5 +1,11 @@
 //! Results of processes that are known from earlier runs: `--cache-results`.
 
+mod builds;
+mod kept;
+mod kills;
+mod random;
+mod trust;
+
 use std::fs;
 use std::path::Path;
 use std::process::Output;
@@ -155,7 +161,7 @@ fn damaged_and_foreign_results_are_not_used() {
     project.write("a.txt", "one\n");
     let wc = ["wc", "a.txt"];
     assert_eq!(project.counts("run", &wc).1, 1);
-    let results = project.0.path().join("cache/results-1");
+    let results = project.0.path().join("cache/results-2");
     let trace = || {
         let mut traces = files(&results);
         traces.retain(|(_, bytes)| !bytes.is_empty());
@@ -224,7 +230,7 @@ fn results_with_secrets_are_not_kept() {
     let with_token = ["--env", "API_TOKEN=quite-secret", &guest_arg("env")];
     project.cached("run", &with_token);
     assert_eq!(project.counts("run", &with_token).0, 0);
-    let results = project.0.path().join("cache/results-1");
+    let results = project.0.path().join("cache/results-2");
     for (path, bytes) in files(&results) {
         let has = |text: &[u8]| bytes.windows(text.len()).any(|window| window == text);
         assert!(!has(b"AKIA") && !has(b"quite-secret"), "{}", path.display());
@@ -319,7 +325,7 @@ fn wrong_result_is_found_when_it_is_run_again() {
     assert_eq!((&report["results"]["rerun"], &report["cached"]), (&1.into(), &false.into()));
 
     // The output of `cat` is what it hands over.
-    let results = project.0.path().join("cache/results-1");
+    let results = project.0.path().join("cache/results-2");
     let (path, bytes) = files(&results).into_iter().find(|(_, it)| !it.is_empty()).unwrap();
     let mut body = bytes[belljar::Digest::BYTES..].to_vec();
     let at = body.windows(4).rposition(|window| window == b"one\n").unwrap();
