@@ -78,12 +78,33 @@ impl Condition {
         Ok(match self {
             Self::Met => true,
             Self::Answered(future) => is_answered(process, future)?,
-            Self::Ended(_) => awaited.is_none_or(|pid| guest.has_ended(pid)),
+            Self::Ended(_) => {
+                let has_ended = awaited.is_none_or(|pid| guest.has_ended(pid));
+                if !has_ended {
+                    process.let_time_go_on()?;
+                }
+                has_ended
+            }
             Self::Readable(fd) => guest.fd_is_ready(fd, EventKind::FdRead)?,
             Self::Writable(fd) => guest.fd_is_ready(fd, EventKind::FdWrite)?,
             // A loop that asks again and again lets time go on.
             Self::Time(time) => guest.clock_time_get(ClockId::Monotonic)? >= time,
         })
+    }
+}
+
+impl Process {
+    /// Whoever asks for an event again and again lets time go on, as a loop that reads the clock does.
+    fn let_time_go_on(&mut self) -> Result<(), Halt> {
+        self.guest.clock_time_get(ClockId::Monotonic)?;
+        Ok(())
+    }
+
+    /// As [`Process::let_time_go_on`], and other processes get a turn.
+    pub(super) fn let_others_go_on(&mut self) -> Result<(), Halt> {
+        self.let_time_go_on()?;
+        self.guest.yield_to_due()?;
+        Ok(())
     }
 }
 
@@ -101,7 +122,7 @@ fn ready(process: &mut Process, (pollable,): &(Resource<Pollable>,)) -> Result<b
     trace!(process.guest, "{}", pollable.rep());
     let is_met = condition.is_met(process)?;
     if !is_met {
-        process.guest.sched_yield()?;
+        process.guest.yield_to_due()?;
     }
     Ok(is_met)
 }

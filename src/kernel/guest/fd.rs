@@ -97,6 +97,31 @@ impl Guest {
         Ok(())
     }
 
+    /// Opens the file of `fd` once more, only for reading or, if it `writes`, for writing: at `offset`, or to append. The
+    /// descriptor closes on exec.
+    ///
+    /// # Errors
+    /// `EBADF` unless `fd` is a regular file that is open for that; `EMFILE` at the limit of open files.
+    pub fn fd_reopen(&mut self, fd: u32, offset: Option<u64>, writes: bool) -> Result<u32, Errno> {
+        let mut file = match self.description(fd)? {
+            Description::File(file) if if writes { file.write } else { file.read } => file.clone(),
+            _ => return Err(Errno::Badf),
+        };
+        self.check_open_files()?;
+        (file.read, file.write) = (!writes, writes);
+        file.offset = offset.unwrap_or(0);
+        if offset.is_none() {
+            file.flags = file.flags.with(FdFlags::APPEND);
+        }
+        if let Some(taped) = &mut file.taped {
+            taped.written = false;
+        }
+        self.machine.vfs.reopen(file.node);
+        let copy = self.push(Description::File(file));
+        self.fd_set_close_on_exec(copy, true)?;
+        Ok(copy)
+    }
+
     /// `fd_close`.
     ///
     /// # Errors

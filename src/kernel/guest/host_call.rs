@@ -99,7 +99,11 @@ impl Guest {
             ..SpawnRequest::default()
         };
         self.host_depth += 1;
+        // Commands of the host begin as those of a shell do, whatever the process does about pipes.
+        let ignores_sigpipe = self.ignores_sigpipe;
+        self.ignores_sigpipe &= !self.knows_version_10();
         let spawned = self.spawn(Found::built_in(image), request);
+        self.ignores_sigpipe = ignores_sigpipe;
         self.host_depth = depth;
         let pid = spawned?;
         self.machine.run.processes.hide(pid);

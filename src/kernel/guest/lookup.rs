@@ -20,7 +20,7 @@ impl Guest {
         if path.is_empty() && self.knows_version_10() { Err(Errno::Noent) } else { Ok(()) }
     }
 
-    /// Whether calls on directories have the answers of version 10 of the kernel.
+    /// Whether calls have the answers of version 10 of the kernel.
     pub(super) fn knows_version_10(&self) -> bool {
         self.machine.kernel_version() > 9
     }

@@ -376,6 +376,16 @@ impl Guest {
         self.progress.get_or_insert_default().yielded = true;
         Err(self.wait(Wait::Turn, None))
     }
+
+    /// As [`Guest::sched_yield`]; processes whose time has come are ready, too.
+    ///
+    /// # Errors
+    /// As [`Guest::sched_yield`].
+    pub fn yield_to_due(&mut self) -> Result<(), Fault> {
+        let now = self.monotonic_time_in(0);
+        self.machine.run.processes.wake_due(now);
+        self.sched_yield()
+    }
 }
 
 impl From<Stop> for Fault {

@@ -225,6 +225,11 @@ impl FdFlags {
         self.0 & other.0 == other.0
     }
 
+    /// These flags, and those of `other`.
+    pub fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
     /// Returns whether `APPEND` is set.
     pub fn is_append(self) -> bool {
         self.0 & Self::APPEND.0 != 0

@@ -78,6 +78,8 @@ current-dir no-entry
 to 4 unsupported
 to 9999 bad-descriptor
 same as bad-descriptor
+many arguments argument-list-too-long
+many descriptors argument-list-too-long
 arguments argument-list-too-long
 kill invalid unsupported
 kill 0 (), winch ()
@@ -98,6 +100,7 @@ read before: Ok([49, 50])
 abc6789end
 shared: one two
 both: one two+-
+copied: 012abc67012nd
 still mine: Ok(13)
 ";
     assert_eq!(printed(&["places"]), wanted);
@@ -140,6 +143,17 @@ ExitStatus::Exited(0), still [1]
 true Some(ExitStatus::Exited(0)) 86403
 ";
     assert_eq!(printed(&["subscribe"]), wanted);
+}
+
+#[test]
+fn loop_that_asks_for_the_end_of_a_child_ends() {
+    assert_eq!(printed(&["impatient"]), "done\n");
+}
+
+#[test]
+fn commands_of_the_host_end_by_sigpipe_whatever_the_caller_ignores() {
+    let done = printed(&["ignores-sigpipe", r#"{"command":"yes | head -1"}"#]);
+    assert!(done.contains(r#"\"stderr\":\"\""#), "{done}");
 }
 
 /// The limit of processes is 500.

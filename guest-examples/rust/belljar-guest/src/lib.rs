@@ -8,6 +8,10 @@
 //! | `wasm32-wasip2` | `belljar:process` | `belljar:host` |
 //! | any other | `std::process` | there is none |
 //!
+//! What the standard library has beyond that is missing on WASI: `Stdio` of a `File` of `wasm32-wasip2` (take
+//! [`process::read_from`] and [`process::write_to`], which all targets have), the `get_…` of `Command`, and what is of one
+//! operating system alone.
+//!
 //! ```no_run
 //! use belljar_guest::process::Command;
 //!

@@ -1,5 +1,8 @@
 //! Processes, as in `std::process`.
 
+use std::io;
+use std::path::Path;
+
 #[cfg(not(target_os = "wasi"))]
 pub use std::process::{
     Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio,
@@ -14,6 +17,28 @@ pub fn exit(code: i32) -> ! {
     #[cfg(all(target_os = "wasi", target_env = "p2"))]
     wasip2::cli::exit::exit_with_code((code & 0xff) as u8);
     std::process::exit(code)
+}
+
+/// The file at `path` as the input of a child.
+///
+/// # Errors
+/// Errors of opening it.
+pub fn read_from(path: impl AsRef<Path>) -> io::Result<Stdio> {
+    #[cfg(target_os = "wasi")]
+    return Ok(Stdio(Kind::Stream(crate::sys::open(path.as_ref(), crate::sys::Open::Read)?)));
+    #[cfg(not(target_os = "wasi"))]
+    return std::fs::File::open(path).map(Stdio::from);
+}
+
+/// The file at `path` as the output of a child, from its beginning; what it had is lost.
+///
+/// # Errors
+/// Errors of making it.
+pub fn write_to(path: impl AsRef<Path>) -> io::Result<Stdio> {
+    #[cfg(target_os = "wasi")]
+    return Ok(Stdio(Kind::Stream(crate::sys::open(path.as_ref(), crate::sys::Open::Create)?)));
+    #[cfg(not(target_os = "wasi"))]
+    return std::fs::File::create(path).map(Stdio::from);
 }
 
 #[cfg(target_os = "wasi")]
@@ -215,20 +240,12 @@ mod wasi {
             Self(Kind::Piped)
         }
 
-        /// The file at `path`, to be read.
-        ///
-        /// # Errors
-        /// Errors of opening it.
-        pub fn read(path: impl AsRef<Path>) -> io::Result<Self> {
-            Ok(Self(Kind::Stream(sys::open(path.as_ref(), sys::Open::Read)?)))
-        }
+    }
 
-        /// The file at `path`, to be written from its beginning; what it had is lost.
-        ///
-        /// # Errors
-        /// Errors of opening it.
-        pub fn create(path: impl AsRef<Path>) -> io::Result<Self> {
-            Ok(Self(Kind::Stream(sys::open(path.as_ref(), sys::Open::Create)?)))
+    #[cfg(target_env = "p1")]
+    impl From<std::fs::File> for Stdio {
+        fn from(file: std::fs::File) -> Self {
+            Self(Kind::Stream(file))
         }
     }
 

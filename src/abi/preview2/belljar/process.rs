@@ -2,7 +2,7 @@
 
 use wasmtime::component::{LinkerInstance, Resource, ResourceType};
 
-use super::stdio::Handed;
+use super::stdio::{Handed, LIST_MAX};
 use super::types::{Command, ErrorCode, ExitStatus};
 use crate::abi::preview2::call::{Halt, call, interface};
 use crate::abi::preview2::child::Child;
@@ -20,7 +20,7 @@ interface! {
     "[method]child.id" => is(child_id),
     "[method]child.kill" => is(child_kill),
     "[method]child.subscribe" => is(child_subscribe),
-    "[method]child.try-wait" => is(child_try_wait),
+    "[method]child.try-wait" => waits_reading_clock(child_try_wait),
     "[method]child.wait" => waits(child_wait),
     "current-dir" => is(current_dir),
     "id" => answers(id),
@@ -85,6 +85,10 @@ fn spawn(process: &mut Process, (mut command,): (Command,)) -> Answer<Resource<C
 
 fn start(process: &mut Process, handed: &mut Handed, command: &mut Command) -> Result<Pid, Halt> {
     handed.add_all(process, command)?;
+    let variables = command.environment.as_ref().map_or(0, Vec::len);
+    if command.arguments.len().max(variables) > LIST_MAX {
+        return Err(Errno::Toobig.into());
+    }
     check_path(process, &command.program)?;
     if let Some(dir) = &command.current_dir {
         check_path(process, dir)?;
@@ -150,9 +154,12 @@ fn child_wait(process: &mut Process, (child,): &(Resource<Child>,)) -> Answer<Ex
 
 fn child_try_wait(
     process: &mut Process,
-    (child,): (Resource<Child>,),
+    (child,): &(Resource<Child>,),
 ) -> Answer<Option<ExitStatus>> {
-    let waited = wait(process, &child, false);
+    let waited = wait(process, child, false);
+    if matches!(waited, Ok(None)) {
+        process.let_others_go_on()?;
+    }
     said(process, waited)
 }
 

@@ -9,7 +9,7 @@ use crate::abi::preview2::file_io::Next;
 use crate::abi::preview2::input::InputStream;
 use crate::abi::preview2::output::OutputStream;
 use crate::base::errno::Errno;
-use crate::kernel::guest::{FdAction, Whence};
+use crate::kernel::guest::FdAction;
 
 /// What is done to the descriptors of a child, and what the caller has no more afterwards.
 #[derive(Default)]
@@ -17,15 +17,18 @@ pub(super) struct Handed {
     pub actions: Vec<FdAction>,
     inputs: Vec<Resource<InputStream>>,
     outputs: Vec<Resource<OutputStream>>,
-    /// `/dev/null`, if one of them is.
-    null: Option<u32>,
+    /// Descriptors that were opened for the child.
+    opened: Vec<u32>,
 }
+
+/// Most descriptors that a child is given; the same limit for arguments and for variables.
+pub(super) const LIST_MAX: usize = 1 << 16;
 
 impl Handed {
     /// Takes `command`'s descriptors.
     ///
     /// # Errors
-    /// Of the kernel; `ENOTSUP` for a stream that is the body of a request or an answer. What was handed over is given back
+    /// Of the kernel; `E2BIG` for more than [`LIST_MAX`]; `ENOTSUP` for a stream that is the body of a request or an answer. What was handed over is given back
     /// by [`Handed::release`] in any case.
     pub fn add_all(&mut self, process: &mut Process, command: &mut Command) -> Result<(), Halt> {
         let standard = [&mut command.stdin, &mut command.stdout, &mut command.stderr];
@@ -39,6 +42,9 @@ impl Handed {
                 Stdio::Output(stream) => self.outputs.push(Resource::new_own(stream.rep())),
                 Stdio::Inherit | Stdio::Null | Stdio::File(_) | Stdio::SameAs(_) => {}
             }
+        }
+        if all.len() > LIST_MAX {
+            return Err(Errno::Toobig.into());
         }
         for (to, stdio) in all {
             self.add(process, to, &stdio)?;
@@ -54,14 +60,18 @@ impl Handed {
                 self.actions.push(FdAction::Dup { from: *from, to });
                 return Ok(());
             }
-            Stdio::Null => self.null(process)?,
+            Stdio::Null => {
+                let null = process.guest.open_null()?;
+                self.opened.push(null);
+                null
+            }
             Stdio::Input(stream) => {
                 let origin = process.resource(stream)?.origin();
-                place(process, origin)?
+                self.at_place(process, origin, false)?
             }
             Stdio::Output(stream) => {
                 let destination = process.resource(stream)?.destination();
-                place(process, destination)?
+                self.at_place(process, destination, true)?
             }
             Stdio::File(descriptor) => process.resource(descriptor)?.fd,
         };
@@ -69,11 +79,25 @@ impl Handed {
         Ok(())
     }
 
-    fn null(&mut self, process: &mut Process) -> Result<u32, Errno> {
-        if self.null.is_none() {
-            self.null = Some(process.guest.open_null()?);
-        }
-        self.null.ok_or(Errno::Badf)
+    /// The descriptor of a stream. That of a file is opened once more, as a stream has a place of its own.
+    ///
+    /// # Errors
+    /// `ENOTSUP` if it has no descriptor; errors of the kernel.
+    fn at_place(
+        &mut self,
+        process: &mut Process,
+        stream: Option<(u32, Next)>,
+        writes: bool,
+    ) -> Result<u32, Errno> {
+        let (fd, next) = stream.ok_or(Errno::Notsup)?;
+        let offset = match next {
+            Next::At(offset) => Some(offset),
+            Next::End => None,
+            Next::Here => return Ok(fd),
+        };
+        let opened = process.guest.fd_reopen(fd, offset, writes)?;
+        self.opened.push(opened);
+        Ok(opened)
     }
 
     /// Closes what the caller has no more.
@@ -81,7 +105,7 @@ impl Handed {
     /// # Errors
     /// A trap if a stream still has pollables.
     pub fn release(self, process: &mut Process) -> Result<(), Halt> {
-        if let Some(fd) = self.null {
+        for fd in self.opened {
             process.guest.fd_close(fd).map_err(Halt::Unsaid)?;
         }
         for stream in self.inputs {
@@ -92,23 +116,4 @@ impl Handed {
         }
         Ok(())
     }
-}
-
-/// The descriptor of a stream, whose offset becomes the place where the stream is.
-///
-/// # Errors
-/// `ENOTSUP` if it has no descriptor; errors of the kernel.
-fn place(process: &mut Process, stream: Option<(u32, Next)>) -> Result<u32, Errno> {
-    let (fd, next) = stream.ok_or(Errno::Notsup)?;
-    match next {
-        Next::At(offset) => {
-            let offset = i64::try_from(offset).map_err(|_| Errno::Inval)?;
-            process.guest.fd_seek(fd, offset, Whence::Set)?;
-        }
-        Next::End => {
-            process.guest.fd_seek(fd, 0, Whence::End)?;
-        }
-        Next::Here => {}
-    }
-    Ok(fd)
 }

@@ -96,11 +96,14 @@ impl Read for Reader {
 
 impl Write for Writer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // The only error of writing to a pipe.
         io::Write::write(&mut self.0, bytes)
+            .map_err(|error| io::Error::new(io::ErrorKind::BrokenPipe, error))
     }
 
     fn flush(&mut self) -> io::Result<()> {
         io::Write::flush(&mut self.0)
+            .map_err(|error| io::Error::new(io::ErrorKind::BrokenPipe, error))
     }
 }
 

@@ -5,7 +5,7 @@ use std::error::Error;
 use std::io::{Read as _, Write as _};
 
 use belljar_guest::env;
-use belljar_guest::process::{Command, ExitStatus, Output, Stdio};
+use belljar_guest::process::{Command, ExitStatus, Output, Stdio, read_from, write_to};
 
 type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
 
@@ -122,7 +122,13 @@ fn streams() -> Result {
     let mut child = shell("exit 0").stdin(Stdio::piped()).spawn()?;
     let mut stdin = child.stdin.take().ok_or("no stdin")?;
     child.wait()?;
-    println!("broken: {}", (0..3).any(|_| stdin.write_all(&[0; 100_000]).is_err()));
+    let broken = (0..3).find_map(|_| stdin.write_all(&[0; 100_000]).err());
+    println!("broken: {:?}", broken.map(|error| error.kind()));
+
+    let written = shell("echo to a file").stdout(write_to("w")?).status()?;
+    println!("written: {}", code(written));
+    show("read", &Command::new("cat").stdin(read_from("w")?).output()?);
+    println!("no file: {:?}", read_from("none").map_err(|error| error.kind()).err());
     Ok(())
 }
 

@@ -40,6 +40,11 @@ fn main() {
         ["places"] => places(),
         ["descriptors"] => descriptors(),
         ["ids"] => ids(),
+        ["impatient"] => impatient(),
+        ["ignores-sigpipe", command] => {
+            processes::ignore_sigpipe(true);
+            println!("{:?}", calls::call("process.exec", command));
+        }
         ["subscribe"] => subscribe(),
         ["dropped", count] => dropped(count.parse().expect("a number")),
         ["pipes", count] => pipes(count.parse().expect("a number")),
@@ -114,6 +119,10 @@ fn errors() {
     println!("to 4 {}", failed(Command { descriptors: descriptors(4), ..command("cat", &[]) }));
     println!("to 9999 {}", failed(Command { descriptors: descriptors(9999), ..shell("") }));
     println!("same as {}", failed(Command { stdout: Stdio::SameAs(77), ..shell("") }));
+    let many = Command { arguments: vec![String::new(); 70_000], ..shell("") };
+    println!("many arguments {}", failed(many));
+    let descriptors = (0..70_000).map(|number| (number, Stdio::Inherit)).collect();
+    println!("many descriptors {}", failed(Command { descriptors, ..shell("") }));
     println!("arguments {}", failed(command("sh", &["x".repeat(9 << 20).as_str()])));
     let child = spawn(shell("exit 5")).expect("it starts");
     println!("kill {} {}", said(child.kill(99)), said(child.kill(19)));
@@ -175,6 +184,15 @@ fn places() {
     };
     run(both);
     println!("both: {}", content(&g));
+    // Streams of one file have places of their own.
+    let (from, to) =
+        (f.read_via_stream(0).expect("a stream"), f.write_via_stream(8).expect("a stream"));
+    run(Command {
+        stdin: Stdio::Input(from),
+        stdout: Stdio::Output(to),
+        ..command("head", &["-c", "3"])
+    });
+    println!("copied: {}", content(&f));
     println!("still mine: {:?}", f.stat().map(|stat| stat.size));
 }
 
@@ -230,6 +248,16 @@ fn subscribe() {
         said(first.try_wait()),
         monotonic_clock::now() / 1_000_000_000
     );
+}
+
+/// Asks for the end of a child again and again.
+fn impatient() {
+    let child = spawn(command("sleep", &["2"])).expect("it starts");
+    while child.try_wait().expect("it is a child").is_none() {}
+    let child = spawn(command("sleep", &["2"])).expect("it starts");
+    let end = child.subscribe();
+    while !end.ready() {}
+    println!("done");
 }
 
 /// Children that are dropped need not be waited for.
