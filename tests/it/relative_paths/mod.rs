@@ -90,9 +90,8 @@ fn is_meant(call: &Call, native: &str, inside: &str) -> bool {
         // A removed directory is empty, as in POSIX.
         ("noent", "ok") => call.name == "list" && call.slot.is_some(),
         // Before wasi-libc opens something, it asks for the rights of the descriptor.
-        ("inval", "badf") => call.name == "create_directory",
         // The flags are refused before the way up from a removed directory is, which is a rule of the oracle.
-        ("noent", "inval") => call.name == "create_directory",
+        ("inval", "badf") | ("noent", "inval") => call.name == "create_directory",
         ("noent", "badf") => call.path.is_empty(),
         _ => false,
     }
