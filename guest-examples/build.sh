@@ -105,8 +105,7 @@ build_rust() { # WORKSPACE TARGET FOLDER SUFFIX PACKAGE...: builds programs in R
     for package in "$@"; do
         # A file name of this repository has no hyphens.
         file=$folder/${package//-/_}$suffix.wasm
-        cp "$tools/rust/${workspace//\//-}/$target/release/${package//-/_}.wasm" "$file" 2>/dev/null ||
-            cp "$tools/rust/${workspace//\//-}/$target/release/$package.wasm" "$file"
+        cp "$tools/rust/${workspace//\//-}/$target/release/$package.wasm" "$file"
         chmod 644 "$file"
     done
 }

@@ -5,10 +5,9 @@
 
 use std::sync::LazyLock;
 
-use belljar::kernel::vfs::{VPath, render_unified_diff};
-use belljar::{Command, Module, Program};
-use belljar_fuzz::{ENGINE, machine};
-use libfuzzer_sys::arbitrary::{self, Arbitrary, Unstructured};
+use belljar::{Module, Program};
+use belljar_fuzz::{ENGINE, core_config, run};
+use libfuzzer_sys::arbitrary::{self, Unstructured};
 use libfuzzer_sys::{Corpus, fuzz_target};
 use wasm_smith::Config;
 use wit_component::{
@@ -35,23 +34,8 @@ static WORLDS: LazyLock<Vec<(Resolve, WorldId, Vec<u8>)>> = LazyLock::new(|| {
 
 fn component(input: &mut Unstructured<'_>) -> arbitrary::Result<Option<Vec<u8>>> {
     let (resolve, world, dummy) = input.choose(&WORLDS)?;
-    let config = Config {
-        available_imports: Some(dummy.clone()),
-        exports: Some(dummy.clone()),
-        min_imports: 5,
-        max_imports: 60,
-        min_memories: 1,
-        max_memories: 1,
-        max_memory32_bytes: 4 << 20,
-        memory64_enabled: false,
-        threads_enabled: false,
-        shared_everything_threads_enabled: false,
-        max_table_elements: 1000,
-        min_funcs: 1,
-        max_funcs: 8,
-        allow_start_export: false,
-        ..Config::arbitrary(input)?
-    };
+    let config =
+        Config { max_imports: 60, allow_start_export: false, ..core_config(input, dummy, dummy)? };
     let mut core = wasm_smith::Module::new(config, input)?.to_bytes();
     if embed_component_metadata(&mut core, resolve, *world, StringEncoding::UTF8).is_err() {
         return Ok(None);
@@ -64,16 +48,7 @@ fuzz_target!(|bytes: &[u8]| -> Corpus {
     let Ok(Some(bytes)) = component(&mut Unstructured::new(bytes)) else { return Corpus::Reject };
     let Ok(module) = Module::from_bytes("fuzz", bytes) else { return Corpus::Keep };
     let Ok(program) = Program::new(&ENGINE, &module) else { return Corpus::Keep };
-    let run = || {
-        let mut machine = machine();
-        let output = Command::new(&program).output(&mut machine);
-        let changes = machine.vfs_mut().diff();
-        let changes = changes.and_then(|changes| render_unified_diff(&changes, &VPath::root()));
-        let changes = changes.map_err(|error| error.to_string());
-        let output = output.map_err(|error| error.to_string());
-        (output.map(|it| (it.status.outcome().clone(), it.stdout, it.stderr)), changes)
-    };
-    let (first, second) = (run(), run());
+    let (first, second) = (run(&program, None), run(&program, None));
     assert!(first == second, "two runs differ: {first:?} {second:?}");
     Corpus::Keep
 });

@@ -4,11 +4,15 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
-use belljar::kernel::vfs::VfsLimits;
+use belljar::kernel::vfs::{VPath, VfsLimits, render_unified_diff};
 use belljar::process::ShellImage;
+use belljar::results::Results;
 use belljar::{
-    Engine, EngineConfig, Limits, Machine, MachineBuilder, Source, ToolchainPrograms, Toolchains,
+    Command, Engine, EngineConfig, Limits, Machine, MachineBuilder, Outcome, Program, Source,
+    ToolchainPrograms, Toolchains,
 };
+use libfuzzer_sys::arbitrary::{self, Arbitrary, Unstructured};
+use wasm_smith::Config;
 
 /// An engine that counts fuel and keeps few processes ready.
 pub static ENGINE: LazyLock<Engine> = LazyLock::new(|| {
@@ -34,6 +38,43 @@ pub fn limits() -> Limits {
         vfs: VfsLimits { upper_bytes_max: 16 << 20, ..VfsLimits::default() },
         ..Limits::default()
     }
+}
+
+/// What random core modules are like that import from the module `imports`, and export what `exports` does.
+pub fn core_config(
+    input: &mut Unstructured<'_>,
+    imports: &[u8],
+    exports: &[u8],
+) -> arbitrary::Result<Config> {
+    Ok(Config {
+        available_imports: Some(imports.to_vec()),
+        exports: Some(exports.to_vec()),
+        min_imports: 5,
+        min_memories: 1,
+        max_memories: 1,
+        max_memory32_bytes: 4 << 20,
+        memory64_enabled: false,
+        threads_enabled: false,
+        shared_everything_threads_enabled: false,
+        max_table_elements: 1000,
+        min_funcs: 1,
+        max_funcs: 8,
+        ..Config::arbitrary(input)?
+    })
+}
+
+/// How a run ended and what it wrote, or why it could not begin; and its changes.
+type Ran = (Result<(Outcome, Vec<u8>, Vec<u8>), String>, Result<String, String>);
+
+/// Runs `program` in a new machine, with the cache `results` if there is one.
+pub fn run(program: &Program, results: Option<&Arc<Results>>) -> Ran {
+    let mut machine = machine();
+    machine.set_results(results.cloned());
+    let output = Command::new(program).output(&mut machine).map_err(|error| error.to_string());
+    let changes = machine.vfs_mut().diff();
+    let changes = changes.and_then(|changes| render_unified_diff(&changes, &VPath::root()));
+    let output = output.map(|it| (it.status.outcome().clone(), it.stdout, it.stderr));
+    (output, changes.map_err(|error| error.to_string()))
 }
 
 /// The built-in programs and the shell.

@@ -71,15 +71,18 @@ type Handle = Resource<Descriptor>;
 type Answer<T> = Result<Result<T, ErrorCode>, Halt>;
 
 impl Process {
-    /// `answer`, with its errno as the interface says it.
-    pub(super) fn answer<T>(&mut self, answer: Result<T, Fault>) -> Answer<T> {
-        match answer {
+    /// `answer`, with its errno as an interface says it whose errors are `C`.
+    pub(super) fn answer<T, C: From<Errno>>(
+        &mut self,
+        answer: Result<T, impl Into<Halt>>,
+    ) -> Result<Result<T, C>, Halt> {
+        match answer.map_err(Into::into) {
             Ok(value) => Ok(Ok(value)),
-            Err(Fault::Errno(errno)) => {
+            Err(Halt::Unsaid(errno)) => {
                 self.resources.failed = Some(errno);
                 Ok(Err(errno.into()))
             }
-            Err(fault) => Err(fault.into()),
+            Err(halt) => Err(halt),
         }
     }
 
@@ -91,7 +94,7 @@ impl Process {
     ///
     /// # Errors
     /// `ENAMETOOLONG`.
-    fn check_path(&self, path: &str) -> Result<(), Errno> {
+    pub(super) fn check_path(&self, path: &str) -> Result<(), Errno> {
         let is_short = path.len() <= self.guest.machine().limits().vfs.path_bytes_max;
         if is_short { Ok(()) } else { Err(Errno::Nametoolong) }
     }
@@ -105,7 +108,7 @@ impl Process {
         let fd = self.fd_of(handle)?;
         trace!(self.guest, "fd={fd}");
         let answer = op(&mut self.guest, fd);
-        self.answer(answer.map_err(Fault::from))
+        self.answer(answer)
     }
 
     /// Calls `op` with the descriptor and the kernel, if `path` is not too long.
@@ -154,7 +157,7 @@ fn get_flags(process: &mut Process, (file,): (Handle,)) -> Answer<DescriptorFlag
         }
         flags
     });
-    process.answer(answer.map_err(Fault::from))
+    process.answer(answer)
 }
 
 fn get_type(process: &mut Process, (file,): (Handle,)) -> Answer<DescriptorType> {
@@ -165,7 +168,7 @@ fn set_size(process: &mut Process, (file, size): (Handle, u64)) -> Answer<()> {
     let fd = process.fd_of(&file)?;
     trace!(process.guest, "fd={fd}, size={size}");
     let answer = process.guest.fd_filestat_set_size(fd, size);
-    process.answer(answer.map_err(Fault::from))
+    process.answer(answer)
 }
 
 fn set_times(
@@ -177,7 +180,7 @@ fn set_times(
     let answer = access.set_time().and_then(|access| {
         process.guest.fd_filestat_set_times(fd, access, modification.set_time()?)
     });
-    process.answer(answer.map_err(Fault::from))
+    process.answer(answer)
 }
 
 fn read(process: &mut Process, (file, len, offset): (Handle, u64, u64)) -> Answer<(Vec<u8>, bool)> {
@@ -263,7 +266,7 @@ fn read_directory_entry(
             Ok(Some(entry))
         }
         Ok(None) => Ok(None),
-        Err(errno) => Err(errno.into()),
+        Err(errno) => Err(errno),
     };
     process.answer(answer)
 }

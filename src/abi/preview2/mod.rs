@@ -15,6 +15,7 @@ mod errors;
 mod exchange;
 mod file_io;
 mod filesystem;
+mod host_answer;
 mod http;
 mod input;
 mod io;

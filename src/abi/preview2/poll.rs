@@ -70,25 +70,21 @@ impl Condition {
     }
 
     fn is_met(self, process: &mut Process) -> Result<bool, Halt> {
-        let awaited = match self {
-            Self::Ended(child) => child_of(process, child)?.awaited(),
-            _ => None,
-        };
-        let guest = &mut process.guest;
         Ok(match self {
             Self::Met => true,
             Self::Answered(future) => is_answered(process, future)?,
-            Self::Ended(_) => {
-                let has_ended = awaited.is_none_or(|pid| guest.has_ended(pid));
+            Self::Ended(child) => {
+                let awaited = child_of(process, child)?.awaited();
+                let has_ended = awaited.is_none_or(|pid| process.guest.has_ended(pid));
                 if !has_ended {
                     process.let_time_go_on()?;
                 }
                 has_ended
             }
-            Self::Readable(fd) => guest.fd_is_ready(fd, EventKind::FdRead)?,
-            Self::Writable(fd) => guest.fd_is_ready(fd, EventKind::FdWrite)?,
+            Self::Readable(fd) => process.guest.fd_is_ready(fd, EventKind::FdRead)?,
+            Self::Writable(fd) => process.guest.fd_is_ready(fd, EventKind::FdWrite)?,
             // A loop that asks again and again lets time go on.
-            Self::Time(time) => guest.clock_time_get(ClockId::Monotonic)? >= time,
+            Self::Time(time) => process.guest.clock_time_get(ClockId::Monotonic)? >= time,
         })
     }
 }

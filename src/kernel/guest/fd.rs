@@ -103,10 +103,10 @@ impl Guest {
     /// # Errors
     /// `EBADF` unless `fd` is a regular file that is open for that; `EMFILE` at the limit of open files.
     pub fn fd_reopen(&mut self, fd: u32, offset: Option<u64>, writes: bool) -> Result<u32, Errno> {
-        let mut file = match self.description(fd)? {
-            Description::File(file) if if writes { file.write } else { file.read } => file.clone(),
-            _ => return Err(Errno::Badf),
-        };
+        let mut file = self.open_file(fd)?.clone();
+        if !(if writes { file.write } else { file.read }) {
+            return Err(Errno::Badf);
+        }
         self.check_open_files()?;
         (file.read, file.write) = (!writes, writes);
         file.offset = offset.unwrap_or(0);

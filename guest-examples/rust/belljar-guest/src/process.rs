@@ -239,7 +239,6 @@ mod wasi {
         pub fn piped() -> Self {
             Self(Kind::Piped)
         }
-
     }
 
     #[cfg(target_env = "p1")]

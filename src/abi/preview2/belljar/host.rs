@@ -4,9 +4,9 @@ use serde_json::Value;
 
 use super::types::CallError;
 use crate::abi::preview2::call::{Halt, interface};
+use crate::abi::preview2::host_answer::host_answer;
 use crate::abi::{Process, trace};
 use crate::base::errno::Errno;
-use crate::kernel::guest::Fault;
 
 interface! {
     /// `belljar:host/calls`
@@ -39,31 +39,26 @@ fn call(
         let message = format!("the name of the operation has more than {NAME_BYTES_MAX} bytes");
         return Ok(Err(CallError::new("unsupported", message)));
     }
-    match process.guest.host_call(name, params.as_bytes()) {
-        Ok(_) => Ok(result(process.guest.host_reply())),
-        Err(Fault::Errno(errno)) => {
-            process.resources.failed = Some(errno);
-            Ok(Err(CallError::of(errno)))
-        }
-        Err(fault) => Err(fault.into()),
-    }
-}
-
-/// What `reply`, the host's answer, says.
-fn result(reply: &[u8]) -> Result<String, CallError> {
-    let mut answer: Value = serde_json::from_slice(reply).unwrap_or_default();
-    if let Some(value) = answer.get_mut("ok") {
-        return Ok(value.take().to_string());
-    }
-    let text = |name: &str| answer["error"][name].as_str().map(str::to_owned);
-    let (kind, message) = (text("kind"), text("message"));
-    let kind = kind.unwrap_or_else(|| "failed".to_owned());
-    Err(CallError { kind, message: message.unwrap_or_default(), code: text("code") })
+    let called = process.guest.host_call(name, params.as_bytes());
+    Ok(match process.answer(called)? {
+        Ok(_) => match host_answer(&process.guest) {
+            Ok(value) => Ok(value.to_string()),
+            Err(error) => Err(CallError::said(&error)),
+        },
+        Err(errno) => Err(CallError::of(errno)),
+    })
 }
 
 impl CallError {
     fn new(kind: &str, message: impl Into<String>) -> Self {
         Self { kind: kind.to_owned(), message: message.into(), code: None }
+    }
+
+    /// What `error` of the host says.
+    fn said(error: &Value) -> Self {
+        let text = |name: &str| error[name].as_str().map(str::to_owned);
+        let kind = text("kind").unwrap_or_else(|| "failed".to_owned());
+        Self { kind, message: text("message").unwrap_or_default(), code: text("code") }
     }
 
     /// The error of a call that the kernel refused with `errno`.

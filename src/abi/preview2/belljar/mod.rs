@@ -1,4 +1,5 @@
-//! What WASI 0.2 lacks: the packages `belljar:process` and `belljar:host`, whose WIT is in the folder `wit`.
+//! What WASI 0.2 lacks: the packages `belljar:process` and `belljar:host`, whose WIT is beside the
+//! sources of the crate `belljar-guest`.
 //!
 //! They are to components what the import module [`belljar`](crate::abi::belljar) is to modules.
 

@@ -60,24 +60,12 @@ pub(in crate::abi::preview2) fn define_child(
     })
 }
 
-/// `answer`, whose errors of the kernel the interface can say.
-fn said<T>(process: &mut Process, answer: Result<T, Halt>) -> Answer<T> {
-    match answer {
-        Ok(value) => Ok(Ok(value)),
-        Err(Halt::Unsaid(errno)) => {
-            process.resources.failed = Some(errno);
-            Ok(Err(errno.into()))
-        }
-        Err(halt) => Err(halt),
-    }
-}
-
 fn spawn(process: &mut Process, (mut command,): (Command,)) -> Answer<Resource<Child>> {
     trace!(process.guest, "program={:?}, argc={}", command.program, command.arguments.len());
     let mut handed = Handed::default();
     let spawned = start(process, &mut handed, &mut command);
     handed.release(process)?;
-    match said(process, spawned)? {
+    match process.answer(spawned)? {
         Ok(pid) => process.add(Child { pid, status: None }).map(Ok),
         Err(code) => Ok(Err(code)),
     }
@@ -89,9 +77,9 @@ fn start(process: &mut Process, handed: &mut Handed, command: &mut Command) -> R
     if command.arguments.len().max(variables) > LIST_MAX {
         return Err(Errno::Toobig.into());
     }
-    check_path(process, &command.program)?;
+    process.check_path(&command.program)?;
     if let Some(dir) = &command.current_dir {
-        check_path(process, dir)?;
+        process.check_path(dir)?;
     }
     let args: Vec<_> =
         std::mem::take(&mut command.arguments).into_iter().map(String::into_bytes).collect();
@@ -124,15 +112,6 @@ fn variable((name, value): (String, String)) -> Result<Vec<u8>, Errno> {
     Ok(format!("{name}={value}").into_bytes())
 }
 
-/// Checks the length of a path.
-///
-/// # Errors
-/// `ENAMETOOLONG`.
-fn check_path(process: &Process, path: &str) -> Result<(), Errno> {
-    let is_short = path.len() <= process.guest.machine().limits().vfs.path_bytes_max;
-    if is_short { Ok(()) } else { Err(Errno::Nametoolong) }
-}
-
 fn child_id(process: &mut Process, (child,): (Resource<Child>,)) -> Result<u32, Halt> {
     trace!(process.guest, "{}", child.rep());
     Ok(process.resource(&child)?.pid.0)
@@ -149,7 +128,7 @@ fn child_subscribe(
 fn child_wait(process: &mut Process, (child,): &(Resource<Child>,)) -> Answer<ExitStatus> {
     let waited = wait(process, child, true);
     // Without an end there is no answer.
-    Ok(said(process, waited)?.and_then(|status| status.ok_or(ErrorCode::NoChild)))
+    Ok(process.answer(waited)?.and_then(|status| status.ok_or(ErrorCode::NoChild)))
 }
 
 fn child_try_wait(
@@ -160,7 +139,7 @@ fn child_try_wait(
     if matches!(waited, Ok(None)) {
         process.let_others_go_on()?;
     }
-    said(process, waited)
+    process.answer(waited)
 }
 
 fn wait(
@@ -185,13 +164,13 @@ fn child_kill(process: &mut Process, (child, signal): (Resource<Child>, u32)) ->
         Some(_) => Err(Errno::Srch.into()),
         None => send(process, pid, signal),
     };
-    said(process, killed)
+    process.answer(killed)
 }
 
 fn kill(process: &mut Process, (pid, signal): (u32, u32)) -> Answer<()> {
     trace!(process.guest, "pid={pid}, signal={signal}");
     let killed = send(process, Pid(pid), signal);
-    said(process, killed)
+    process.answer(killed)
 }
 
 fn send(process: &mut Process, pid: Pid, signal: u32) -> Result<(), Halt> {
@@ -204,8 +183,8 @@ fn send(process: &mut Process, pid: Pid, signal: u32) -> Result<(), Halt> {
 
 fn pipe(process: &mut Process, (): ()) -> Answer<Streams> {
     trace!(process.guest, "");
-    let ends = process.guest.pipe(true).map_err(Halt::from);
-    let (reader, writer) = match said(process, ends)? {
+    let ends = process.guest.pipe(true);
+    let (reader, writer) = match process.answer(ends)? {
         Ok(ends) => ends,
         Err(code) => return Ok(Err(code)),
     };
@@ -227,14 +206,14 @@ fn parent_id(process: &mut Process, (): ()) -> u32 {
 
 fn current_dir(process: &mut Process, (): ()) -> Answer<String> {
     trace!(process.guest, "");
-    let path = process.guest.current_dir().map(Into::into).map_err(Halt::from);
-    said(process, path)
+    let path = process.guest.current_dir().map(Into::into);
+    process.answer(path)
 }
 
 fn set_current_dir(process: &mut Process, (path,): (String,)) -> Answer<()> {
     trace!(process.guest, "path={path:?}");
-    let changed = check_path(process, &path).and_then(|()| process.guest.proc_chdir(&path));
-    said(process, changed.map_err(Halt::from))
+    let changed = process.check_path(&path).and_then(|()| process.guest.proc_chdir(&path));
+    process.answer(changed)
 }
 
 fn ignore_sigpipe(process: &mut Process, ignores: bool) {

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::types::{DnsErrorPayload, ErrorCode};
 use crate::abi::Process;
 use crate::abi::preview2::call::Halt;
+use crate::abi::preview2::host_answer::host_answer;
 use crate::base::errno::Errno;
 use crate::base::json_body;
 use crate::kernel::guest::Fault;
@@ -117,11 +118,23 @@ impl Exchange {
         Err(ErrorCode::HttpRequestBodySize(Some(length)))
     }
 
-    /// The parameters of `net.http`. They take the body away.
+    /// The parameters of `net.http`: the same ones each time.
     ///
     /// # Errors
     /// What the request cannot be sent for.
     fn params(&mut self, bytes_max: u64) -> Result<Arc<str>, ErrorCode> {
+        if let Some(params) = &self.params {
+            return params.clone();
+        }
+        let params = self.take_params(bytes_max);
+        self.params.insert(params).clone()
+    }
+
+    /// The parameters of `net.http`. They take the body away.
+    ///
+    /// # Errors
+    /// What the request cannot be sent for.
+    fn take_params(&mut self, bytes_max: u64) -> Result<Arc<str>, ErrorCode> {
         let head = self.head.as_ref().ok_or_else(|| ErrorCode::internal("there is no request"))?;
         if self.body == Body::Abandoned {
             return Err(ErrorCode::internal("the body of the request was not finished"));
@@ -171,10 +184,7 @@ pub fn perform(process: &mut Process, exchange: &Shared) -> Result<(), Halt> {
         return Ok(());
     }
     let bytes_max = process.guest.machine().limits().host_call_bytes_max;
-    let known = exchange.lock().params.take();
-    let params = known.unwrap_or_else(|| exchange.lock().params(bytes_max));
-    // If the call waits, it has the same parameters afterwards.
-    exchange.lock().params = Some(params.clone());
+    let params = exchange.lock().params(bytes_max);
     let answer = match params {
         Ok(params) => match ask(process, "net.http", &params)? {
             Ok(answer) => {
@@ -202,14 +212,7 @@ pub fn ask(
     params: &str,
 ) -> Result<Result<Value, ErrorCode>, Halt> {
     match process.guest.host_call(name, params.as_bytes()) {
-        Ok(_) => {
-            let answer: Value =
-                serde_json::from_slice(process.guest.host_reply()).unwrap_or_default();
-            Ok(match answer.get("ok") {
-                Some(value) => Ok(value.clone()),
-                None => Err(error_code(&answer["error"])),
-            })
-        }
+        Ok(_) => Ok(host_answer(&process.guest).map_err(|error| error_code(&error))),
         Err(Fault::Errno(errno)) => Ok(Err(refused(errno, params.len() as u64))),
         Err(fault) => Err(fault.into()),
     }

@@ -11,7 +11,7 @@ pub(crate) use preview1::*;
 pub(crate) use preview2::*;
 
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use crate::process::{Default, Kind, Stdio};
@@ -63,15 +63,11 @@ pub(crate) fn child_input(
     stdio: Option<Stdio>,
     default: Default,
 ) -> io::Result<(Given, Option<Writer>)> {
-    Ok(match kind(stdio, default) {
-        Kind::Inherit => (Given::Inherit, None),
-        Kind::Null => (Given::Null, None),
-        Kind::Stream(stream) => (Given::Stream(stream), None),
-        Kind::Piped => {
-            let (reader, writer) = pipe()?;
-            (Given::Stream(reader.into()), Some(writer))
-        }
-    })
+    if let Some(given) = given(stdio, default) {
+        return Ok((given, None));
+    }
+    let (reader, writer) = pipe()?;
+    Ok((Given::Stream(reader.into()), Some(writer)))
 }
 
 /// A standard output of a child, and its other end if it is a pipe.
@@ -82,24 +78,42 @@ pub(crate) fn child_output(
     stdio: Option<Stdio>,
     default: Default,
 ) -> io::Result<(Given, Option<Reader>)> {
-    Ok(match kind(stdio, default) {
-        Kind::Inherit => (Given::Inherit, None),
-        Kind::Null => (Given::Null, None),
-        Kind::Stream(stream) => (Given::Stream(stream), None),
-        Kind::Piped => {
-            let (reader, writer) = pipe()?;
-            (Given::Stream(writer.into()), Some(reader))
-        }
-    })
+    if let Some(given) = given(stdio, default) {
+        return Ok((given, None));
+    }
+    let (reader, writer) = pipe()?;
+    Ok((Given::Stream(writer.into()), Some(reader)))
 }
 
-fn kind(stdio: Option<Stdio>, default: Default) -> Kind {
-    match stdio {
-        Some(Stdio(kind)) => kind,
-        None => match default {
-            Default::Inherit => Kind::Inherit,
-            Default::Null => Kind::Null,
-            Default::Piped => Kind::Piped,
-        },
+/// What a child is given; `None` for an end of a pipe that is to be made.
+fn given(stdio: Option<Stdio>, default: Default) -> Option<Given> {
+    match (stdio.map(|Stdio(kind)| kind), default) {
+        (Some(Kind::Inherit), _) | (None, Default::Inherit) => Some(Given::Inherit),
+        (Some(Kind::Null), _) | (None, Default::Null) => Some(Given::Null),
+        (Some(Kind::Stream(stream)), _) => Some(Given::Stream(stream)),
+        (Some(Kind::Piped), _) | (None, Default::Piped) => None,
+    }
+}
+
+/// Reads the streams to their ends, each as it comes, so that no writer waits for the other's reader.
+///
+/// # Errors
+/// Errors of reading.
+pub(crate) fn read_all(mut streams: [Option<Reader>; 2]) -> io::Result<[Vec<u8>; 2]> {
+    let mut read = [Vec::new(), Vec::new()];
+    let mut piece = vec![0; 1 << 16];
+    loop {
+        let index = match streams {
+            [None, None] => return Ok(read),
+            [Some(_), None] => 0,
+            [None, Some(_)] => 1,
+            [Some(_), Some(_)] => first_ready(&streams)?,
+        };
+        let Some(stream) = &mut streams[index] else { continue };
+        let count = stream.read(&mut piece)?;
+        read[index].extend_from_slice(&piece[..count]);
+        if count == 0 {
+            streams[index] = None;
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 use std::path::Path;
 
@@ -232,29 +232,8 @@ impl Process {
     }
 }
 
-/// Reads the streams to their ends, each as it comes, so that no writer waits for the other's reader.
-pub(crate) fn read_all(streams: [Option<Reader>; 2]) -> io::Result<[Vec<u8>; 2]> {
-    let mut streams = streams;
-    let mut read = [Vec::new(), Vec::new()];
-    let mut piece = vec![0; 1 << 16];
-    loop {
-        let open: Vec<usize> = (0..2).filter(|index| streams[*index].is_some()).collect();
-        let index = match *open {
-            [] => return Ok(read),
-            [index] => index,
-            _ => first_ready(&streams)?,
-        };
-        let Some(stream) = &mut streams[index] else { continue };
-        let count = stream.read(&mut piece)?;
-        read[index].extend_from_slice(&piece[..count]);
-        if count == 0 {
-            streams[index] = None;
-        }
-    }
-}
-
 /// The index of the first stream that has bytes, or is at its end.
-fn first_ready(streams: &[Option<Reader>; 2]) -> io::Result<usize> {
+pub(crate) fn first_ready(streams: &[Option<Reader>; 2]) -> io::Result<usize> {
     let subscriptions: Vec<wasip1::Subscription> = (0..)
         .zip(streams)
         .filter_map(|(index, stream)| {

@@ -228,30 +228,12 @@ impl Process {
     }
 }
 
-/// Reads the streams to their ends, each as it comes, so that no writer waits for the other's reader.
-pub(crate) fn read_all(streams: [Option<Reader>; 2]) -> io::Result<[Vec<u8>; 2]> {
-    let mut streams = streams;
-    let mut read = [Vec::new(), Vec::new()];
-    let mut piece = vec![0; 1 << 16];
-    loop {
-        let open: Vec<usize> = (0..2).filter(|index| streams[*index].is_some()).collect();
-        let index = match *open {
-            [] => return Ok(read),
-            [index] => index,
-            _ => {
-                let pollables: Vec<_> =
-                    streams.iter().flatten().map(|stream| stream.0.subscribe()).collect();
-                let ready = poll(&pollables.iter().collect::<Vec<_>>());
-                open[ready[0] as usize]
-            }
-        };
-        let Some(stream) = &mut streams[index] else { continue };
-        let count = stream.read(&mut piece)?;
-        read[index].extend_from_slice(&piece[..count]);
-        if count == 0 {
-            streams[index] = None;
-        }
-    }
+/// The index of the first stream that has bytes, or is at its end.
+pub(crate) fn first_ready(streams: &[Option<Reader>; 2]) -> io::Result<usize> {
+    let open: Vec<usize> = (0..2).filter(|index| streams[*index].is_some()).collect();
+    let pollables: Vec<_> = streams.iter().flatten().map(|it| it.0.subscribe()).collect();
+    let ready = poll(&pollables.iter().collect::<Vec<_>>());
+    Ok(open[ready[0] as usize])
 }
 
 pub(crate) fn current_dir() -> io::Result<String> {
