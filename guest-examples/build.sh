@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Rebuilds every committed .wasm, byte for byte, from the C and WAT sources in guest-examples/,
-# toolchains/demo/, toolchains/box/ and tests/guests/, and from those in Rust in tests/guests/rust/.
+# toolchains/demo/, toolchains/box/ and tests/guests/, and from those in Rust in tests/guests/rust/ and guest-examples/rust/.
 #
 #   build.sh            rebuild in place
 #   build.sh --check    rebuild aside, name each committed file that differs, exit 1 if any does
@@ -113,8 +113,8 @@ build_rust() { # WORKSPACE TARGET FOLDER SUFFIX PACKAGE...: builds programs in R
 build_all_rust() { # FOLDER: builds the programs in Rust below FOLDER
     local tests=$1/tests/guests examples=$1/guest-examples/rust
     build_rust tests/guests/rust wasm32-wasip2 "$tests" "" exports http-calls preview2-calls process-calls
-    build_rust tests/guests/rust wasm32-wasip1 "$tests" _wasip1 commands
-    build_rust tests/guests/rust wasm32-wasip2 "$tests" _wasip2 commands
+    build_rust guest-examples/rust wasm32-wasip1 "$tests" _wasip1 commands
+    build_rust guest-examples/rust wasm32-wasip2 "$tests" _wasip2 commands
     build_rust guest-examples/rust wasm32-wasip1 "$examples/wasip1" "" ask pipeline
     build_rust guest-examples/rust wasm32-wasip2 "$examples/wasip2" "" ask pipeline
 }

@@ -1,5 +1,5 @@
 //! `belljar:process` and `belljar:host`: processes of components (`tests/guests/rust/process-calls` makes the calls), and
-//! the crate `belljar-guest` (`tests/guests/rust/commands` starts programs with it).
+//! the crate `belljar-guest` (`guest-examples/rust/commands` starts programs with it).
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -45,7 +45,7 @@ fn programs_start_others_as_natively() {
     let mut cargo =
         std::process::Command::new(std::env::var("CARGO").unwrap_or("cargo".to_owned()));
     cargo.args(["build", "--quiet", "--locked", "--package", "commands", "--manifest-path"]);
-    cargo.arg(package().join("tests/guests/rust/Cargo.toml")).arg("--target-dir").arg(&target);
+    cargo.arg(package().join("guest-examples/rust/Cargo.toml")).arg("--target-dir").arg(&target);
     let built = cargo.env_remove("CARGO_BUILD_TARGET").output().unwrap();
     if !built.status.success() && std::env::var_os("BELLJAR_REQUIRE_WASI_TARGET").is_none() {
         return println!("skipped: the program cannot be built here: {}", stderr(&built));
