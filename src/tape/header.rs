@@ -17,7 +17,7 @@ pub struct Version {
 
 impl Version {
     /// The version that this library writes.
-    pub const CURRENT: Self = Self { major: 1, minor: 15 };
+    pub const CURRENT: Self = Self { major: 1, minor: 16 };
 }
 
 impl fmt::Display for Version {

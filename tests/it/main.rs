@@ -61,6 +61,7 @@ mod sessions;
 mod shell;
 #[cfg(feature = "import")]
 mod signatures;
+mod spins;
 mod subprocess;
 mod subprocess_files;
 mod subprocess_stream;

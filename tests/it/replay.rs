@@ -160,7 +160,7 @@ fn each_of_two_runs_is_replayed_with_its_recorded_limits() {
     assert_eq!(replayed(&path).outputs, outputs);
 
     let text = std::fs::read_to_string(&path).unwrap();
-    std::fs::write(&path, text.replace("\"kernel_version\":10", "\"kernel_version\":4")).unwrap();
+    std::fs::write(&path, text.replace("\"kernel_version\":11", "\"kernel_version\":4")).unwrap();
     let again = replay(engine(), &path, &Limits::default(), load);
     let said = again.map(|_| ()).unwrap_err().to_string();
     assert!(said.contains("process_exit"), "{said}");

@@ -337,10 +337,10 @@ fn damaged_line_error_names_the_line() {
     std::fs::write(&path, vec![b'x'; (16 << 20) + 2]).unwrap();
     assert!(line_error(&path).1.contains("exceeds 16777216 bytes"));
 
-    std::fs::write(&path, whole.replacen("\"1.15\"", "\"2.0\"", 1)).unwrap();
+    std::fs::write(&path, whole.replacen("\"1.16\"", "\"2.0\"", 1)).unwrap();
     assert!(matches!(Tape::load(&path).map(|_| ()), Err(TapeError::Version { .. })));
 
-    std::fs::write(&path, whole.replacen("\"1.15\"", "\"1.16\"", 1)).unwrap();
+    std::fs::write(&path, whole.replacen("\"1.16\"", "\"1.17\"", 1)).unwrap();
     assert_eq!(Tape::load(&path).unwrap().records.len(), 3);
 }
 

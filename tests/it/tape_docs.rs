@@ -127,7 +127,7 @@ fn the_reader_in_python_reads_a_tape() {
     std::fs::write(&path, &whole[..whole.len() - 10]).unwrap();
     let cut = read();
     assert!(cut.status.success() && stderr(&cut).contains("line 5 is cut off"), "{}", stderr(&cut));
-    std::fs::write(&path, whole.replace("\"1.15\"", "\"2.0\"")).unwrap();
+    std::fs::write(&path, whole.replace("\"1.16\"", "\"2.0\"")).unwrap();
     assert!(!read().status.success());
     std::fs::write(&path, whole.replace("\"seq\":1", "\"seq\":x")).unwrap();
     assert!(stderr(&read()).contains("line 3 is no record"));

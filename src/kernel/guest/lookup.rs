@@ -25,6 +25,11 @@ impl Guest {
         self.machine.kernel_version() > 9
     }
 
+    /// Whether calls have the answers of version 11 of the kernel.
+    pub(super) fn knows_version_11(&self) -> bool {
+        self.machine.kernel_version() > 10
+    }
+
     /// Makes `call` from the directory `fd`, or from the root for an absolute path and [`AT_FDCWD`].
     pub(super) fn in_dir<T>(
         &mut self,

@@ -16,6 +16,7 @@ mod native;
 mod path;
 mod poll;
 mod process;
+mod spin;
 mod streams;
 mod tape;
 mod turns;
@@ -27,7 +28,7 @@ use super::io::fd::{Description, Descriptor, FdTable, OpenDir, OpenPipe};
 use super::io::pipe::End;
 use super::io::stdio::Stdio;
 use super::machine::Machine;
-use super::machine::clock::{ClockId, SPIN_FREE_READS, SPIN_TICK_NS, UPTIME_NS};
+use super::machine::clock::ClockId;
 use super::machine::limits::{Limit, Stop};
 use super::machine::memory::Charge;
 use super::pid::Pid;
@@ -108,8 +109,8 @@ pub struct Guest {
     starts: u32,
     /// Start time in milliseconds, on the tape's clock.
     started_ms: u64,
-    /// Reads of the clock since the last other call.
-    clock_reads: u32,
+    /// What it did without a wait.
+    spin: spin::Spin,
     /// The call that is being made, for the trace.
     call: &'static str,
     call_is_traced: bool,
@@ -235,7 +236,7 @@ impl Guest {
             host_depth: 0,
             starts: 0,
             started_ms: 0,
-            clock_reads: 0,
+            spin: spin::Spin::default(),
             call: "",
             call_is_traced: false,
         }
@@ -341,22 +342,23 @@ impl Guest {
     /// Begins the call `name`: counts a step.
     #[inline]
     pub fn begin_call(&mut self, name: &'static str) {
+        self.begin_any_call(name);
+        self.spin.note_call(name == "clock_time_get");
+    }
+
+    /// As [`Guest::begin_call`], for a call that reads a clock: see [`Guest::clock_time_get`].
+    pub fn begin_clock_call(&mut self, name: &'static str) {
+        self.begin_any_call(name);
+    }
+
+    #[inline]
+    fn begin_any_call(&mut self, name: &'static str) {
         self.machine.timeouts.step();
         self.call = name;
         self.call_is_traced = false;
         if self.progress.is_some() {
             self.progress = None;
         }
-        if name != "clock_time_get" {
-            self.clock_reads = 0;
-        }
-    }
-
-    /// As [`Guest::begin_call`], for a call that reads a clock: see [`Guest::clock_time_get`].
-    pub fn begin_clock_call(&mut self, name: &'static str) {
-        let clock_reads = self.clock_reads;
-        self.begin_call(name);
-        self.clock_reads = clock_reads;
     }
 
     /// Returns whether calls are traced.
@@ -424,33 +426,6 @@ impl Guest {
         self.machine.clock.resolution(id)
     }
 
-    /// `clock_time_get`: returns the time of a clock in nanoseconds.
-    ///
-    /// Each read beyond [`SPIN_FREE_READS`] with no other call between moves a virtual clock by
-    /// [`SPIN_TICK_NS`].
-    ///
-    /// # Errors
-    /// [`Stop::Limit`] if that passes the virtual timeout.
-    pub fn clock_time_get(&mut self, id: ClockId) -> Result<u64, Fault> {
-        self.clock_reads += 1;
-        if self.clock_reads > SPIN_FREE_READS {
-            self.clock_reads = SPIN_FREE_READS;
-            if self.machine.clock.is_virtual() {
-                let t = self.machine.clock.now(ClockId::Monotonic).saturating_add(SPIN_TICK_NS);
-                self.pass_time(t)?;
-            }
-        }
-        let value_ns = self.read_clock(id);
-        self.tape_clock_read(id, value_ns);
-        Ok(value_ns)
-    }
-
-    /// Returns what is added to clock `id` for modules: see [`UPTIME_NS`].
-    pub fn uptime_ns(&self, id: ClockId) -> u64 {
-        let starts_at_0 = id != ClockId::Monotonic || self.machine.kernel_version() == 0;
-        if starts_at_0 { 0 } else { UPTIME_NS }
-    }
-
     /// `random_get`: fills `buf` with the next bytes of the machine's stream.
     ///
     /// # Errors
@@ -469,15 +444,6 @@ impl Guest {
     /// `proc_exit`: ends the process.
     pub fn proc_exit(&mut self, code: u32) -> Fault {
         Fault::Stop(Stop::Exit(code))
-    }
-
-    /// Moves time until the monotonic clock shows `t`, within a turn.
-    ///
-    /// # Errors
-    /// [`Stop::Limit`] if a timeout comes first; the clock then stands at that timeout.
-    pub fn pass_time(&mut self, t: u64) -> Result<(), Fault> {
-        self.tape_sleep(t);
-        self.machine.sleep_until(t).map_err(|limit| self.stop_at(limit))
     }
 
     pub(super) fn stop_at(&mut self, limit: Limit) -> Fault {

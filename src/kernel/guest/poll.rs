@@ -112,6 +112,7 @@ impl Guest {
         let waited = self.progress.as_mut().and_then(|progress| progress.poll.take());
         // A replayed clock may not show the time that was waited for.
         let timed_out = waited.is_some() && self.machine.run.processes.timed_out(self.pid);
+        let has_waited = waited.is_some();
         let polling = waited.unwrap_or_else(|| self.poll_clocks(subscriptions));
         let Polling { clocks, begun, until } = polling;
         let mut now = if timed_out { until.map_or(begun, |until| until.max(begun)) } else { begun };
@@ -172,6 +173,9 @@ impl Guest {
             let polling = Some(Polling { clocks, begun, until });
             self.progress.get_or_insert_default().poll = polling;
             return Err(self.wait(wait, until));
+        }
+        if ready.is_empty() && !has_waited {
+            self.ask_in_vain()?;
         }
         for (due, userdata) in clocks {
             if due <= now {

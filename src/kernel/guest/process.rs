@@ -261,7 +261,10 @@ impl Guest {
                 Ok(ended)
             }
             None if block => Err(self.wait(Wait::Child(which), None)),
-            None => Ok(None),
+            None => {
+                self.ask_in_vain()?;
+                Ok(None)
+            }
         }
     }
 
@@ -361,30 +364,6 @@ impl Guest {
     pub fn fd_set_close_on_exec(&mut self, fd: u32, close_on_exec: bool) -> Result<(), Errno> {
         self.fds.get_mut(fd)?.close_on_exec = close_on_exec;
         Ok(())
-    }
-
-    /// `sched_yield`: lets the other processes that are ready run.
-    ///
-    /// # Errors
-    /// [`Fault::Wait`] if there are any.
-    pub fn sched_yield(&mut self) -> Result<(), Fault> {
-        if self.progress.as_ref().is_some_and(|progress| progress.yielded)
-            || !self.machine.run.processes.others_are_ready()
-        {
-            return Ok(());
-        }
-        self.progress.get_or_insert_default().yielded = true;
-        Err(self.wait(Wait::Turn, None))
-    }
-
-    /// As [`Guest::sched_yield`]; processes whose time has come are ready, too.
-    ///
-    /// # Errors
-    /// As [`Guest::sched_yield`].
-    pub fn yield_to_due(&mut self) -> Result<(), Fault> {
-        let now = self.monotonic_time_in(0);
-        self.machine.run.processes.wake_due(now);
-        self.sched_yield()
     }
 }
 

@@ -79,7 +79,10 @@ impl Guest {
             }
             let machine = &mut *self.machine;
             match machine.run.pipes.read(pipe, buf) {
-                None if done == 0 && nonblock => return Err(Errno::Again.into()),
+                None if done == 0 && nonblock => {
+                    self.ask_in_vain()?;
+                    return Err(Errno::Again.into());
+                }
                 None if done == 0 => return Err(self.wait(Wait::Readable(pipe), None)),
                 None => break,
                 Some((count, writers)) => {
@@ -130,7 +133,11 @@ impl Guest {
     }
 
     fn wait_to_write(&mut self, OpenPipe { pipe, nonblock }: OpenPipe) -> Fault {
-        if nonblock { Errno::Again.into() } else { self.wait(Wait::Writable(pipe), None) }
+        if nonblock {
+            self.ask_in_vain().err().unwrap_or(Errno::Again.into())
+        } else {
+            self.wait(Wait::Writable(pipe), None)
+        }
     }
 
     /// Writes to the standard error of a process that has not begun or cannot continue, as far as

@@ -81,6 +81,9 @@ impl Guest {
             }
             Wait::Turn | Wait::Child(_) | Wait::Time => {}
         }
+        if wait != Wait::Turn {
+            self.spin.note_wait();
+        }
         let now = if until.is_some() { machine.clock.now(ClockId::Monotonic) } else { 0 };
         machine.run.processes.wait(self.pid, wait, until, now);
         Fault::Wait

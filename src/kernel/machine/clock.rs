@@ -20,6 +20,20 @@ pub const SPIN_FREE_READS: u32 = 64;
 /// Step of the clock for each read of a guest that spins.
 pub const SPIN_TICK_NS: u64 = 100_000;
 
+/// Reads of a virtual clock by one process, without a wait between them. Each further one moves it by [`READ_NS`], so
+/// that a loop that also makes other calls ends, too.
+pub const FREE_READS: u32 = 1000;
+
+/// What a read costs beyond [`FREE_READS`].
+pub const READ_NS: u64 = 10_000;
+
+/// Processes that read a virtual clock while it stands still. The first read of each further one moves it by
+/// [`SPIN_START_NS`], so that a loop that asks programs for the time ends.
+pub const SPIN_FREE_STARTS: u32 = 64;
+
+/// About what starting a program takes.
+pub const SPIN_START_NS: u64 = 1_000_000;
+
 /// The clocks of preview1, by their numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]

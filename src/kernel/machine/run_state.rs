@@ -24,6 +24,8 @@ pub(crate) struct RunState {
     pub(crate) bell: HostBell,
     /// Memory taken by processes.
     pub(crate) memory: Memory,
+    /// Processes that have read the clock since it last moved.
+    pub(in crate::kernel) clock_readers: u32,
     /// Remaining fuel, if it is counted.
     pub(crate) fuel_left: Option<u64>,
     /// Remaining bytes of output.
@@ -54,6 +56,7 @@ impl RunState {
             stdin_given_back: VecDeque::new(),
             bell,
             memory: Memory::new(limits.memory_bytes_max),
+            clock_readers: 0,
             fuel_left: None,
             output_left: limits.output_bytes_max,
             deadline: None,

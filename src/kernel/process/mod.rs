@@ -289,7 +289,7 @@ impl Processes {
     }
 
     /// The earliest time that a process waits for.
-    pub(super) fn next_due(&self) -> Option<u64> {
+    pub(in crate::kernel) fn next_due(&self) -> Option<u64> {
         self.timers.first().map(|(due, ..)| *due)
     }
 
@@ -341,7 +341,7 @@ impl Processes {
     }
 
     /// Returns whether a process waits for the host.
-    pub(super) fn any_waits_for_host(&self) -> bool {
+    pub(in crate::kernel) fn any_waits_for_host(&self) -> bool {
         self.waiting_for_host > 0
     }
 

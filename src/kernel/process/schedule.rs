@@ -306,6 +306,7 @@ impl Machine {
             }
         }
         self.clock.sleep_until(until);
+        self.run.clock_readers = 0;
         self.stamp_tape();
         stop_at.map_or(Ok(()), |_| Err(Limit::VirtualTimeout))
     }

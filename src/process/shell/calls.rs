@@ -208,10 +208,11 @@ impl Shell {
         .await
     }
 
-    /// Lets other processes run.
-    pub async fn sched_yield(&mut self) -> Run {
+    /// Lets other processes run, after work that takes `time_ns`.
+    pub async fn pass_turn(&mut self, time_ns: u64) -> Run {
+        let passed = self.call("sched_yield", format_args!(""), |guest| guest.pass_turn(time_ns));
         // It cannot fail.
-        self.call("sched_yield", format_args!(""), Guest::sched_yield).await?.unwrap_or_default();
+        passed.await?.unwrap_or_default();
         Ok(())
     }
 

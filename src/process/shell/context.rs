@@ -42,6 +42,9 @@ const COMMAND_FUEL: u64 = 1000;
 /// Commands between two turns.
 const TURN_COMMANDS: u32 = 1000;
 
+/// The time that [`TURN_COMMANDS`] take, in nanoseconds.
+const TURN_NS: u64 = 10_000_000;
+
 /// A shell's process.
 pub struct Shell {
     /// The kernel's side.
@@ -101,7 +104,7 @@ impl Shell {
         self.guest.spend(COMMAND_FUEL)?;
         if self.commands >= TURN_COMMANDS {
             self.commands = 0;
-            self.sched_yield().await?;
+            self.pass_turn(TURN_NS).await?;
         }
         Ok(())
     }

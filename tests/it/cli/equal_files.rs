@@ -202,7 +202,7 @@ fn tape_of_an_older_kernel_has_no_change_for_an_equal_file() {
     succeed(folder.path(), &record);
     succeed(folder.path(), &["replay", "t"]);
     let text = std::fs::read_to_string(folder.path().join("t")).unwrap();
-    let old = text.replace("\"kernel_version\":10", "\"kernel_version\":6");
+    let old = text.replace("\"kernel_version\":11", "\"kernel_version\":6");
     let lines = old.split_inclusive('\n');
     let old: String = lines.filter(|line| !line.contains("\"change\":\"modified\"")).collect();
     assert_eq!(text.lines().count(), old.lines().count() + 1, "{text}");
@@ -223,7 +223,7 @@ fn tape_of_an_older_kernel_has_no_change_for_a_new_file_under_equal_names() {
     let record = ["record", "-q", "--tape", "t", "--worktree", "tree", "--", "sh", "-c", script];
     succeed(folder.path(), &record);
     let text = std::fs::read_to_string(folder.path().join("t")).unwrap();
-    let text = text.replace("\"kernel_version\":10", "\"kernel_version\":9");
+    let text = text.replace("\"kernel_version\":11", "\"kernel_version\":9");
     let (rest, times) = text.trim_end().rsplit_once('\n').unwrap();
     let (rest, change) = rest.rsplit_once('\n').unwrap();
     assert!(change.contains("\"modified\"") && times.contains("\"/worktree/b\""), "{text}");

@@ -6,7 +6,7 @@ Usage: tapes.py long FILE RECORDS | hostile FILE
 import json
 import sys
 
-HEADER = {"version": "1.15", "belljar_version": "0.1.0", "started_at_unix_ms": 2114380800000}
+HEADER = {"version": "1.16", "belljar_version": "0.1.0", "started_at_unix_ms": 2114380800000}
 
 # What runs, loads or hides something where text is taken for HTML, for an attribute, for a script or for an address.
 PAYLOADS = [

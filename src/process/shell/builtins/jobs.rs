@@ -61,6 +61,10 @@ impl Shell {
         if pids.is_empty() {
             return self.fail("kill: usage: kill [-s sigspec | -signum] pid...").await;
         }
+        if self.guest.machine().kernel_version() > 10 {
+            // A job that has ended is no longer there, although nobody has waited for it.
+            self.reap().await?;
+        }
         let mut status = 0;
         for pid in pids {
             let number = std::str::from_utf8(pid).ok().and_then(|pid| pid.parse().ok());

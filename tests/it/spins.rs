@@ -1,0 +1,105 @@
+//! Loops that wait by asking again and again: they end, as natively, and a replay has the same turns.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::{belljar, package, stderr, stdout};
+
+/// Runs `program` with `args` in `folder`, records and replays it; returns what it printed.
+fn recorded(folder: &Path, program: &str, args: &[&str]) -> String {
+    let beside = tempfile::tempdir().unwrap();
+    let tape = beside.path().join("t.tape");
+    let mut command = belljar(folder);
+    // A loop that does not end fails the test.
+    command.args(["record", "-q", "--timeout", "120s", "--tape"]).arg(&tape);
+    let output = command.args(["--", program]).args(args).output().unwrap();
+    assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+    let replayed = belljar(folder).arg("replay").arg(&tape).output().unwrap();
+    assert!(replayed.status.success(), "{args:?}: {}", stderr(&replayed));
+    stdout(&output)
+}
+
+fn module() -> String {
+    package().join("tests/guests/spins_with_libbelljar.wasm").display().to_string()
+}
+
+#[test]
+fn loops_of_a_script_that_wait_for_other_processes_end() {
+    let scripts = [
+        "(sleep 1; echo > made) & while [ ! -e made ]; do :; done; echo made",
+        "sleep 1 & p=$!; until ! kill -0 $p 2>/dev/null; do :; done; wait $p; echo $?",
+        "while :; do :; done & p=$!; sleep 1; kill $p; wait $p; echo $?",
+        "f() { while :; do :; done; }; f & p=$!; f & q=$!; sleep 1; kill $p $q; wait; echo both",
+        "(while [ ! -e b ]; do :; done; echo > a) & (sleep 1; echo > b) & \
+         until [ -e a ]; do :; done; echo a",
+    ];
+    for script in scripts {
+        let folder = tempfile::tempdir().unwrap();
+        let inside = recorded(folder.path(), "sh", &["-c", script]);
+        let natively = Command::new("sh").args(["-c", script]).current_dir(&folder).output();
+        if cfg!(unix) {
+            assert_eq!(inside, stdout(&natively.unwrap()), "{script}");
+        }
+    }
+}
+
+#[test]
+fn a_script_that_asks_programs_for_the_time_comes_to_an_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "begun=$(date +%s); while [ $(date +%s) -le $begun ]; do :; done; echo later";
+    assert_eq!(recorded(folder.path(), "sh", &["-c", script]), "later\n");
+}
+
+#[test]
+fn loops_of_a_module_that_wait_for_other_processes_end() {
+    let module = module();
+    let expected = [
+        ("wait", "status 7\nin time\n"),
+        ("read", "hi\nin time\n"),
+        ("poll", "ready\nin time\n"),
+        ("yield", "made\nin time\n"),
+        ("time", "later\nin time\n"),
+    ];
+    for (way, printed) in expected {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(recorded(folder.path(), &module, &[way]), printed, "{way}");
+    }
+}
+
+/// As a native program does, if a C compiler is here.
+#[cfg(unix)]
+#[test]
+fn loops_of_a_module_end_as_natively() {
+    let source = package().join("tests/guests/spins_with_libbelljar.c");
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("spins");
+    let compiled = Command::new("cc").arg("-o").arg(&program).arg(source).status();
+    if !compiled.is_ok_and(|status| status.success()) {
+        return;
+    }
+    let module = module();
+    for way in ["wait", "read", "poll", "yield", "time"] {
+        let folder = tempfile::tempdir().unwrap();
+        let inside = recorded(folder.path(), &module, &[way]);
+        let natively = Command::new(&program).arg(way).current_dir(&folder).output().unwrap();
+        assert_eq!(inside, stdout(&natively), "{way}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_loop_that_waits_for_a_native_program_ends() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("native-nap");
+    std::fs::write(&program, "#!/bin/sh\nsleep 0.2\n").unwrap();
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    let script = "native-nap & p=$!; while kill -0 $p 2>/dev/null; do :; done; wait $p; echo $?";
+    let mut command = belljar(folder.path());
+    command.args(["run", "-q", "--timeout", "120s", "--on-missing", "native"]);
+    command.args(["--", "sh", "-c", script]);
+    let output =
+        command.env("PATH", format!("{}:/usr/bin:/bin", folder.path().display())).output().unwrap();
+    assert_eq!((stdout(&output).as_str(), stderr(&output).as_str()), ("0\n", ""));
+}
