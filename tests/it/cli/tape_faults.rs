@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::tape::{call, succeed};
 use super::{guest_arg, scratch};
-use crate::support::{belljar, stderr};
+use crate::support::{belljar, package, stderr};
 
 /// Polls standard input with a timeout of 5 ms; prints a point for each timeout, then the input.
 #[cfg(unix)]
@@ -196,4 +196,27 @@ fn embedding_a_program_that_holds_a_secret_is_refused() {
     assert!(message.contains("--embed-program: ") && message.contains("rule api-key"), "{message}");
     assert!(!dir.join("t").exists() && !dir.join("t.partial").exists());
     succeed(dir, &["record", "-q", "--tape", "t", "./tool.wat"]);
+}
+
+/// Up to version 9 of the kernel, flags, advice and polls of a directory were refused.
+#[test]
+fn tape_of_an_older_kernel_has_its_errnos_of_descriptors_of_directories() {
+    let folder = tempfile::tempdir().unwrap();
+    let tree = folder.path().join("tree");
+    std::fs::create_dir_all(tree.join("d")).unwrap();
+    let calls = "opendir\t-\td\t0\nfd_advise\t0\nfd_poll\t0\nfd_nonblock\t0\n";
+    std::fs::write(folder.path().join("calls"), calls).unwrap();
+    let module = package().join("tests/guests/paths.wasm").display().to_string();
+    let record = ["record", "-q", "--tape", "t", "--worktree", "tree", "--stdin", "calls", "--"];
+    let printed = succeed(folder.path(), &[&record[..], &[&module]].concat());
+    assert_eq!(printed, "ok\nok\nok 1 1 1 0\nok\n");
+    succeed(folder.path(), &["replay", "t"]);
+
+    let text = std::fs::read_to_string(folder.path().join("t")).unwrap();
+    let text = text.replace("\"kernel_version\":11", "\"kernel_version\":9");
+    let old = text.replace("\"text\":\"ok\\n\"", "\"text\":\"error 8\\n\"");
+    let old = old.replace("\"text\":\"ok 1 1 1 0\\n\"", "\"text\":\"ok 1 0 0 1\\n\"");
+    assert_eq!(old.matches("error 8").count(), 2, "{old}");
+    std::fs::write(folder.path().join("t"), old).unwrap();
+    succeed(folder.path(), &["replay", "t"]);
 }
