@@ -311,6 +311,21 @@ pub(super) fn prepared(
     };
     command.stdout(stdio(request.stdout)).stderr(stdio(request.stderr));
     #[cfg(unix)]
-    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    begin_session(&mut command);
     Ok(command)
+}
+
+/// Makes the program of `command` the leader of a session and of a process group. Without a controlling terminal, it fails
+/// to open `/dev/tty`; one in another group than the terminal's would be stopped when it reads there.
+#[cfg(unix)]
+#[allow(unsafe_code, reason = "the compiler cannot check code between fork and exec")]
+fn begin_session(command: &mut Command) {
+    use std::os::unix::process::CommandExt;
+
+    let enter = || {
+        rustix::process::setsid()?;
+        Ok(())
+    };
+    // SAFETY: `enter` only makes a system call; it takes no locks and allocates nothing.
+    unsafe { command.pre_exec(enter) };
 }

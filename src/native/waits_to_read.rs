@@ -1,6 +1,8 @@
 //! Whether a native program waits for input, as far as the system can tell.
 //!
-//! A wrong `false` only costs time.
+//! A wrong `false` only costs time. After a wrong `true` the clock moves too early, and what is no deadlock may be told as
+//! one. Not seen are timers of `alarm` and `setitimer` whose signal is not caught, and processes that are to wake it and
+//! no longer belong to it.
 
 /// Whether every thread of process group `leader` and its descendants is blocked until something is
 /// written to the pipe `stdin`, which one of them reads. `false` if unknown.
@@ -45,6 +47,9 @@ mod linux {
         let leader_itself = PathBuf::from(format!("/proc/{leader}"));
         waits_for(&leader_itself, &leader_itself)?;
         for process in processes(leader)? {
+            if may_be_woken(&process)? {
+                return None;
+            }
             for thread in disk::list(&process.join("task")).ok()? {
                 if let Blocked::Pipe(pipe) = waits_for(&process, &thread)? {
                     is_read |= pipe == stdin;
@@ -55,6 +60,16 @@ mod linux {
             }
         }
         is_read.then_some(threads)
+    }
+
+    /// Whether `process` has timers, or catches the signal of `alarm`.
+    fn may_be_woken(process: &Path) -> Option<bool> {
+        let status = text(&process.join("status"))?;
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
+        let caught = u64::from_str_radix(caught.trim(), 16).ok()?;
+        // Not every system has this file.
+        let timers = text(&process.join("timers")).unwrap_or_default();
+        Some(caught & 1 << (libc::SIGALRM - 1) != 0 || !timers.trim().is_empty())
     }
 
     fn text(path: &Path) -> Option<String> {
@@ -150,9 +165,13 @@ mod tests {
 
     #[test]
     fn sleeping_or_busy_program_does_not_count_as_waiting() {
-        for script in
-            ["exec sleep 1000", "while :; do :; done", "sleep 1000 | cat", "cat | sleep 1000"]
-        {
+        for script in [
+            "exec sleep 1000",
+            "while :; do :; done",
+            "sleep 1000 | cat",
+            "cat | sleep 1000",
+            "exec python3 -c 'import signal as s; s.signal(s.SIGALRM, print); s.alarm(9); input()'",
+        ] {
             let (mut child, writer, inode) = start(script);
             for _ in 0..20 {
                 assert!(!waits_to_read(child.id(), inode), "{script}");

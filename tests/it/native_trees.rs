@@ -197,6 +197,55 @@ fn deadlock_with_a_native_program_is_reported() {
     );
 }
 
+/// Regression: a program with a timer of its own was taken for a part of a deadlock, and killed.
+#[cfg(target_os = "linux")]
+#[test]
+fn native_program_that_ends_its_wait_by_itself_is_no_deadlock() {
+    let python =
+        |code: &str| format!("nice python3 -c 'import signal, sys; {code}; sys.stdin.read()'");
+    let handler = "signal.signal(signal.SIGALRM, lambda *_: sys.exit(3)); signal.alarm(1)";
+    // The reader has its own writer, as the shell keeps both ends.
+    for (code, status) in [("signal.alarm(1)", 142), (handler, 3)] {
+        let folder = tempfile::tempdir().unwrap();
+        let script = format!("{}; echo $?", python(code));
+        let program = folder.path().join("held.sh");
+        std::fs::write(&program, script).unwrap();
+        // Nobody writes, and nobody closes.
+        let module = crate::support::package().join("tests/guests/holds_with_libbelljar.wasm");
+        let output = belljar(folder.path())
+            .args(["run", "-q", "--on-missing", "native", "--timeout", "60s", "--"])
+            .arg(module)
+            .args(["sh", "held.sh"])
+            .output()
+            .unwrap();
+        assert_eq!(stdout(&output), format!("{status}\n"), "{code}: {}", stderr(&output));
+    }
+    // Its signal is caught: the hour does not pass at once.
+    let script = format!("(sleep 3600; echo a) | ({}; echo $?)", python(handler));
+    assert_eq!(stdout(&replayed(&script)), "3\n");
+}
+
+/// Regression: a program that opened the terminal was stopped, and the script waited for ever.
+#[cfg(target_os = "linux")]
+#[test]
+fn native_program_has_no_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let inner = "(: < /dev/tty) 2>/dev/null && echo terminal || echo none";
+    let script = format!("nice sh -c '{inner}'; echo end");
+    // `script` gives belljar a terminal.
+    let mut command = HostCommand::new("script");
+    command.args(["-qec"]).arg(format!(
+        "exec {} sh -q --timeout 60s --on-missing native -c \"{script}\"",
+        env!("CARGO_BIN_EXE_belljar")
+    ));
+    command.arg("/dev/null").current_dir(&folder).stdin(Stdio::null());
+    command.env("BELLJAR_HOME", crate::support::home_dir());
+    let Ok(output) = command.output() else {
+        return skipped("native_program_has_no_terminal", "install `script`");
+    };
+    assert_eq!(stdout(&output).replace('\r', ""), "none\nend\n", "{}", stderr(&output));
+}
+
 /// The leaves of trees. `dash` and `nice` are programs of the host, the others are not.
 const LEAVES: [&str; 7] = [
     "(sleep 0.1; echo s)",

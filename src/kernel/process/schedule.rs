@@ -182,6 +182,10 @@ enum WaitEnd {
 const LOOK_FIRST: Duration = Duration::from_micros(200);
 const LOOK_EVERY_MAX: Duration = Duration::from_millis(20);
 
+/// Real time for which native programs must wait for input before that is a deadlock: timers of their own, which may be
+/// unseen, may end the wait.
+const DEADLOCK_AFTER: Duration = Duration::from_secs(5);
+
 impl Machine {
     /// Returns the process that runs next; `None` once all have ended. If all wait, it waits for the host
     /// if one waits for that, else moves the clock to the earliest time that one waits for.
@@ -230,6 +234,7 @@ impl Machine {
         let is_looked_at = !self.run.bell.is_taped() && (due.is_none() || self.clock.is_virtual());
         let waiting_for_input = self.run.processes.waiting_for_input().filter(|_| is_looked_at);
         let mut pause = LOOK_FIRST;
+        let mut idle_since = None;
         loop {
             let look_at = waiting_for_input.as_ref().and(ambient::instant_now().checked_add(pause));
             let waits = |pid| pid == Pid::MACHINE || self.run.processes.waits_for_host(pid);
@@ -253,7 +258,12 @@ impl Machine {
                         waiting_for_input.iter().all(|pid| self.run.bell.is_idle(*pid))
                     };
                     if waiting_for_input.as_ref().is_some_and(is_idle) {
-                        break;
+                        let since = *idle_since.get_or_insert(begun);
+                        if due.is_some() || ambient::elapsed_since(since) >= DEADLOCK_AFTER {
+                            break;
+                        }
+                    } else {
+                        idle_since = None;
                     }
                     pause = (pause * 2).min(LOOK_EVERY_MAX);
                 }

@@ -189,6 +189,33 @@ fn read_only_home_stops_only_commands_that_write() {
     }
 }
 
+/// Another file system is mounted beneath the directory, and a file that has a further name was moved onto it. The
+/// further name changed the time by which the copy was taken for the edit of another program.
+#[test]
+fn file_with_a_further_name_can_be_moved_to_another_file_system() {
+    let mut mount = Command::new("unshare");
+    mount.args(["-rm", "mount", "-t", "tmpfs", "none", "/mnt"]);
+    if !mount.status().is_ok_and(|status| status.success()) {
+        let test = "file_with_a_further_name_can_be_moved_to_another_file_system";
+        return skipped(test, "allow `unshare -rm` to mount a tmpfs");
+    }
+    for moves in ["ln a h; mv a m/a", "mv a m/a; ln m/a h", "ln a h; mv a m/a; ln h i"] {
+        let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::fs::create_dir(folder.path().join("m")).unwrap();
+        std::fs::write(folder.path().join("a"), "text\n").unwrap();
+        let script = "mount -t tmpfs none m && touch -d @1000000000 a && \
+                      $BELLJAR sh --quiet --apply -c \"$0\" && cat m/a h && stat -c %Y m/a h";
+        let mut command = Command::new("unshare");
+        command.args(["-rm", "bash", "-c", script, moves]).current_dir(&folder);
+        command.env("BELLJAR", env!("CARGO_BIN_EXE_belljar"));
+        command.env("BELLJAR_HOME", home.path()).env("BELLJAR_CACHE_DIR", cache_dir());
+        let output = command.output().unwrap();
+        let printed = "text\ntext\n1000000000\n1000000000\n";
+        assert_eq!(stdout(&output), printed, "{moves}: {}", stderr(&output));
+        assert!(!folder.path().join("a").exists(), "{moves}");
+    }
+}
+
 /// The disk of the directory, or that of the home, becomes full at any point.
 #[test]
 fn a_full_disk_leaves_the_old_tree_and_no_temporaries() {

@@ -11,6 +11,8 @@ mod hints;
 mod host;
 #[cfg(unix)]
 mod host_limits;
+#[cfg(unix)]
+mod link_texts;
 mod living;
 #[cfg(unix)]
 mod living_moves;

@@ -220,3 +220,23 @@ fn tape_of_an_older_kernel_has_its_errnos_of_descriptors_of_directories() {
     std::fs::write(folder.path().join("t"), old).unwrap();
     succeed(folder.path(), &["replay", "t"]);
 }
+
+/// Regression: the old content of a file that a native program rewrote, with more bytes than the run had read, could not be
+/// read: the tape was lost.
+#[cfg(unix)]
+#[test]
+fn file_that_a_native_program_rewrote_after_it_was_read_is_recorded() {
+    for after in ["rm note.txt", "mv note.txt x", "echo more >> note.txt", ":"] {
+        for new in ["longer than before is it", "short"] {
+            let folder = scratch();
+            let script =
+                format!("cat note.txt; nice sh -c \"echo {new} > note.txt\"; {after}; ls -l");
+            let record = ["record", "-q", "--on-missing", "native", "--tape", "../t", "--"];
+            let tree = folder.path().join("tree");
+            std::fs::create_dir(&tree).unwrap();
+            std::fs::rename(folder.path().join("note.txt"), tree.join("note.txt")).unwrap();
+            let printed = succeed(&tree, &[&record[..], &["sh", "-c", &script]].concat());
+            assert_eq!(succeed(folder.path(), &["replay", "t"]), printed, "{script}");
+        }
+    }
+}

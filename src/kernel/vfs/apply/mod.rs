@@ -499,8 +499,9 @@ impl<'w> Writing<'_, 'w> {
                 }
             }
         }
-        if let Some(journal) = self.journal {
-            // One that stays will be found to have nothing left to do.
+        // With temporaries left, the journal stays, so that the next run hides and removes them. One that stays for
+        // another reason will be found to have nothing left to do.
+        if let Some(journal) = self.journal.filter(|_| applied.leftovers.is_empty()) {
             let _ = journal.remove();
         }
         (applied, self.transactions)

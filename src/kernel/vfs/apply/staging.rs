@@ -5,6 +5,7 @@ use std::io;
 
 use super::Target;
 use super::transaction::{StepError, Touched, Transaction};
+use crate::kernel::vfs::FileVersion;
 use crate::kernel::vfs::diff::Change;
 use crate::kernel::vfs::journal::plan::{Attributes, Identity, Plan, Step};
 use crate::kernel::vfs::layer::Times;
@@ -153,7 +154,8 @@ impl Overlay {
                     let is_linked =
                         staged_at.get(&id).is_some_and(&mut link) || origin.is_some_and(&mut link);
                     if !is_linked {
-                        self.stage_anew(target, change, id, index, transaction)?;
+                        let twin = staged_at.get(&id).filter(|_| by == By::Link);
+                        self.stage_anew(target, change, (id, twin), index, transaction)?;
                     }
                     staged_at.entry(id).or_insert(temporary);
                 }
@@ -234,16 +236,26 @@ impl Overlay {
         node.origin.as_deref().filter(is_near).filter(|it| keeps_times(it)).map(|it| &it.path)
     }
 
+    /// Stages a copy of `id`: of `twin`, if that is a staged name of the same file of the disk, in another file system
+    /// beneath the directory. Change times on the disk then no longer tell that it is unchanged.
     fn stage_anew(
         &self,
         target: &Target,
         change: &Change,
-        id: NodeId,
+        (id, twin): (NodeId, Option<&VPath>),
         index: usize,
         transaction: &mut Transaction<'_>,
     ) -> Result<(), StepError> {
         let node = self.node(id);
         let path = &change.path;
+        if let (Some(twin), Body::File(_)) = (twin, &node.body) {
+            let examine = |errno| StepError::new("examine", path)(io::Error::other(errno));
+            let stat = target.host.stat(twin).map_err(examine)?;
+            let version = FileVersion::of_layer(target.host.clone(), twin, &stat);
+            let permissions = self.permissions(target, change, id)?;
+            let times = target.disk_times.of(node).unwrap_or(Times::all(stat.mtime_ns));
+            return transaction.stage_file(index, &version, permissions.as_ref(), Some(times));
+        }
         // A moved file keeps its time even if it must be copied.
         let times = target.disk_times.of(node).or_else(|| self.times_of_origin(node));
         if let Body::Symlink(text) = &node.body {

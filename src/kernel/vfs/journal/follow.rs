@@ -37,12 +37,13 @@ fn abouts(content: &Content) -> impl Iterator<Item = About<'_>> {
 }
 
 impl About<'_> {
-    /// Whether `folder` is this directory. A device can have another number after a restart: then the path and
-    /// inode must be equal, and something that the journal names must be there.
+    /// Whether `folder` is this directory. A device can have another number after a restart, and a new directory the
+    /// number of one that was removed: then something that the journal names must be there.
     fn is(&self, folder: &HostDir) -> bool {
         let Ok(id) = folder.id() else { return false };
         let Root { id: known, path } = self.root;
-        id == *known || id.1 == known.1 && folder.path() == path && self.shows_in(folder)
+        let (is_same, is_there) = (id == *known, folder.path() == path);
+        is_same && is_there || id.1 == known.1 && (is_same || is_there) && self.shows_in(folder)
     }
 
     /// Whether a temporary, or what was staged for a step, is in `folder`.

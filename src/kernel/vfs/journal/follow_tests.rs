@@ -2,12 +2,14 @@
 #![cfg(unix)]
 #![allow(clippy::disallowed_methods, reason = "the tests use the disk")]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use super::format::{self as format, Content};
-use super::tests::{Asking, Operation, Scene, half_written, recover};
+use super::recovery::ChangedKind;
+use super::tests::{Asking, Operation, Scene, half_written, recover, written_up_to};
 use crate::kernel::vfs::test_trees::on_disk;
 use crate::kernel::vfs::*;
 
@@ -125,4 +127,74 @@ fn a_live_writer_is_not_interrupted_and_a_killed_one_is() {
     let scene = half_written();
     let journals = Journals::open(&scene.journals).unwrap();
     assert_eq!(journals.interrupted().unwrap(), [scene.disk.canonicalize().unwrap()]);
+}
+
+/// Numbers of directories are used again: a directory that had been removed was made in an unrelated one.
+#[test]
+fn unrelated_directory_with_same_number_is_left_alone() {
+    let scene = half_written();
+    let other = tempfile::tempdir().unwrap();
+    fs::write(other.path().join("thesis"), "text").unwrap();
+    let id = HostDir::open(other.path()).unwrap().id().unwrap();
+    rewrite(&scene, |content| content.roots[0].id = id);
+    let before = on_disk(other.path());
+    assert_eq!(recover(other.path(), &scene.journals, OnChanged::Refuse).unwrap(), []);
+    assert_eq!(on_disk(other.path()), before);
+    assert!(journal(&scene).exists(), "it stays for its own directory");
+}
+
+/// Removes all temporaries, as `git clean` does; returns the contents of old files that are left.
+fn cleaned(disk: &std::path::Path) -> BTreeSet<String> {
+    let mut left = BTreeSet::new();
+    for entry in fs::read_dir(disk).unwrap().map(Result::unwrap) {
+        let path = entry.path();
+        let is_temporary = entry.file_name().to_string_lossy().starts_with(".belljar-");
+        match entry.file_type().unwrap() {
+            kind if kind.is_dir() => left.extend(cleaned(&path)),
+            _ if is_temporary => fs::remove_file(&path).unwrap(),
+            _ => left.extend(fs::read_to_string(&path)),
+        }
+    }
+    left.retain(|text| text.starts_with("old "));
+    left
+}
+
+/// Renames of temporaries that a [`Scene`] needs, but for the last.
+const PLACED: usize = 16;
+
+/// After a kill, the user removed the temporaries, and with them the backup of a moved file. The recovery then removed its
+/// new name, which was all that was left.
+#[test]
+fn moved_file_whose_backup_was_removed_is_not_lost() {
+    let mut lost = 0;
+    for most in 0..PLACED {
+        for on_changed in [OnChanged::Refuse, OnChanged::Skip] {
+            let scene = written_up_to(most);
+            let before = cleaned(&scene.disk);
+            let recovered = recover(&scene.disk, &scene.journals, on_changed);
+            if let Err(JournalError::Changed { changed, .. }) = &recovered {
+                lost += usize::from(changed.iter().any(|it| it.what == ChangedKind::Lost));
+            }
+            let after = cleaned(&scene.disk);
+            assert!(after.is_superset(&before), "{most}: {before:?} {after:?} {recovered:?}");
+        }
+    }
+    assert!(lost > 3, "{lost}");
+}
+
+/// The journal was dropped with the last thing that told of temporaries that could not be removed.
+#[test]
+fn temporaries_left_after_the_commit_are_removed_by_the_next_recovery() {
+    let mut scene = Scene::new(0);
+    let through = Asking::through(|_, operation| match operation {
+        Operation::RemoveFile(path) if path.as_str().contains(".belljar-") => {
+            Err(std::io::Error::other("not now"))
+        }
+        _ => Ok(()),
+    });
+    let applied = scene.apply(&through).unwrap();
+    assert!(!applied.leftovers.is_empty());
+    assert_eq!(scene.recover().unwrap().len(), 1);
+    assert!(scene.is_new("finished"));
+    assert_eq!(scene.recover().unwrap(), []);
 }

@@ -111,16 +111,22 @@ impl Begun<'_> {
         let mut changed = Vec::new();
         let mut gone = BTreeSet::new();
         let removed_dirs = self.removed_dirs();
+        let lost = self.lost()?;
         for (index, step) in self.plan.steps.iter().enumerate() {
             let path = step.path();
-            let undo = self.undo_of(index);
+            let undo = if lost.contains(&index) {
+                Ok(Undo::Not(ChangedKind::Lost))
+            } else {
+                self.undo_of(index)
+            };
             match undo.unwrap_or_else(|error| Undo::Not(ChangedKind::Unseen(error.to_string()))) {
                 Undo::Nowhere(dir) => drop(gone.insert(dir)),
                 Undo::Restore | Undo::MakeDir(_) => {
                     gone.extend(self.no_dir_above(path, &removed_dirs)?);
                 }
                 // The path now has the result of another step, which is examined there.
-                Undo::Not(_) if matches!(step, Step::Remove { .. }) && is_ours(path) => {}
+                Undo::Not(ChangedKind::Changed)
+                    if matches!(step, Step::Remove { .. }) && is_ours(path) => {}
                 Undo::Not(what) => changed.push(ChangedSince { path: path.clone(), what }),
                 Undo::Remove if matches!(step, Step::CreateDir { .. }) => {
                     let mut names: Vec<String> = self
@@ -188,11 +194,90 @@ impl Begun<'_> {
         self.plan.steps.iter().any(is_kept)
     }
 
+    /// The steps that removed a file of which no name is left: somebody removed the backup. What was moved is then in a
+    /// new file alone.
+    fn lost(&self) -> io::Result<HashSet<usize>> {
+        let mut lost = HashSet::new();
+        let removed_dirs = self.removed_dirs();
+        for (index, step) in self.plan.steps.iter().enumerate() {
+            if let Step::Remove { path, backup, dir_mode: None } = step
+                && self.tree.look(backup)?.is_none()
+                && self.tree.look(path)?.is_none()
+                && self.undo_of(index)? == Undo::Clear
+                && !self.is_in_moved_dir(path, &removed_dirs)?
+            {
+                lost.insert(index);
+            }
+        }
+        // Removals come first. Without a new file in place, this one may not have begun.
+        if !lost.is_empty() && !self.has_placed()? {
+            lost.clear();
+        }
+        Ok(lost)
+    }
+
+    /// Whether `path` is in its directory, and that is elsewhere: after a power cut, a directory may have moved to its
+    /// backup name, and what was in it not have left it.
+    fn is_in_moved_dir(
+        &self,
+        path: &VPath,
+        removed_dirs: &HashMap<&VPath, usize>,
+    ) -> io::Result<bool> {
+        let Some((dir, name)) = path.split_last() else { return Ok(false) };
+        let dir = self.present_dir(&dir, removed_dirs)?;
+        Ok(dir.map(|dir| self.tree.look(&dir.join(name))).transpose()?.flatten().is_some())
+    }
+
+    /// Where the directory `dir` is: in its place, at its backup name, or in a directory that is at its own.
+    fn present_dir(
+        &self,
+        dir: &VPath,
+        removed_dirs: &HashMap<&VPath, usize>,
+    ) -> io::Result<Option<VPath>> {
+        let step = removed_dirs.get(dir).map(|index| &self.plan.steps[*index]);
+        let mut places = vec![dir.clone()];
+        if let Some(Step::Remove { backup, .. }) = step {
+            places.push(backup.clone());
+            if let Some((above, name)) = dir.split_last()
+                && let Some(above) = self.present_dir(&above, removed_dirs)?
+            {
+                places.push(above.join(name));
+            }
+        }
+        for place in places {
+            if self.tree.is_dir(&place)? {
+                return Ok(Some(place));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a new file is in its place.
+    fn has_placed(&self) -> io::Result<bool> {
+        for (step, staged) in self.plan.steps.iter().zip(self.staged) {
+            if let (Step::Place { path, temporary, .. }, Some(made)) = (step, staged)
+                && self.tree.look(temporary)?.is_none()
+                && self.tree.look(path)?.is_some_and(|stat| made.is(&stat))
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Takes all steps back, the last one first. Paths that were changed later, or that the host refuses, are left and
-    /// returned.
+    /// returned. So are new files if an old one is lost: one of them may be all that is left of it.
     pub fn take_back(&self) -> TakenBack {
         let mut taken = TakenBack::default();
+        let lost = self.lost().unwrap_or_default();
         for (index, step) in self.plan.steps.iter().enumerate().rev() {
+            let is_new = matches!(step, Step::Place { backup: None, .. });
+            if lost.contains(&index)
+                || !lost.is_empty() && is_new && matches!(self.undo_of(index), Ok(Undo::Remove))
+            {
+                taken.left.push(step.path().clone());
+                continue;
+            }
             match self.undo(index) {
                 Ok(undone) => taken.files += usize::from(undone && step.is_of_file()),
                 Err(_) => taken.left.push(step.path().clone()),

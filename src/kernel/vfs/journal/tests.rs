@@ -379,7 +379,7 @@ pub(super) fn half_written() -> Scene {
 }
 
 /// Killed after this number of renames of temporaries.
-fn written_up_to(most: usize) -> Scene {
+pub(super) fn written_up_to(most: usize) -> Scene {
     let is_placing = |operation: &Operation| matches!(operation, Operation::Rename(from, _) if from.as_str().contains(".belljar-"));
     let mut scene = Scene::new(0);
     let placed = AtomicUsize::new(0);

@@ -23,8 +23,8 @@ pub struct RecordingLayer {
     recorder: Recorder,
     /// The machine reads the content that was recorded, and not that of the other layer.
     substitutes: bool,
-    /// Digests of recorded contents.
-    opened: Mutex<HashMap<VPath, Digest>>,
+    /// Digests and lengths of recorded contents.
+    opened: Mutex<HashMap<VPath, (Digest, u64)>>,
 }
 
 impl RecordingLayer {
@@ -45,18 +45,18 @@ impl RecordingLayer {
         path.absolute(&self.at)
     }
 
-    /// Records the content of `blob`. Returns its digest, and the bytes that were recorded, if they are few.
+    /// Records the content of `blob`. Returns its digest and length, and the bytes that were recorded, if they are few.
     fn record_content(
         &self,
         path: &VPath,
         blob: &Blob,
-    ) -> Result<(Digest, Option<Vec<u8>>), Errno> {
+    ) -> Result<((Digest, u64), Option<Vec<u8>>), Errno> {
         let read = |offset, buf: &mut [u8]| blob.read_at(buf, offset);
         let path = self.absolute(path);
         let (content, bytes) = self.recorder.read_content(&path, read)?;
         let TapedContent { content_hash, len_bytes, withheld_by } = content;
         self.recorder.push(Kind::FileRead { path, content_hash, len_bytes, withheld_by });
-        Ok((content_hash, bytes))
+        Ok(((content_hash, len_bytes), bytes))
     }
 
     fn open_recorded(&self, path: &VPath) -> Result<Blob, Errno> {
@@ -65,24 +65,31 @@ impl RecordingLayer {
         }
         let kept = |digest| self.recorder.kept(digest).map(Blob::from);
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(digest) = opened.get(path) {
+        if let Some((digest, _)) = opened.get(path) {
             return kept(*digest).map_or_else(|| self.inner.open(path), Ok);
         }
         let blob = self.inner.open(path)?;
-        let (digest, bytes) = self.record_content(path, &blob)?;
-        opened.insert(path.clone(), digest);
+        let (recorded, bytes) = self.record_content(path, &blob)?;
+        opened.insert(path.clone(), recorded);
+        let (digest, _) = recorded;
         match bytes {
             Some(bytes) => Ok(Blob::Bytes(bytes.into())),
             None => Ok(kept(digest).unwrap_or(blob)),
         }
     }
 
+    /// The length of the content that the machine reads instead of the present one, if there is one.
+    fn recorded_len(&self, path: &VPath) -> Option<u64> {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.get(path).filter(|_| self.substitutes).map(|(_, len)| *len)
+    }
+
     fn open_in_place(&self, path: &VPath) -> Result<Blob, Errno> {
         let blob = self.inner.open(path)?;
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if !opened.contains_key(path) {
-            let (digest, _) = self.record_content(path, &blob)?;
-            opened.insert(path.clone(), digest);
+            let (recorded, _) = self.record_content(path, &blob)?;
+            opened.insert(path.clone(), recorded);
         }
         Ok(blob)
     }
@@ -115,7 +122,14 @@ impl RecordingLayer {
 
 impl Layer for RecordingLayer {
     fn stat(&self, path: &VPath) -> Result<Stat, Errno> {
-        self.record_stat(path, self.inner.stat(path))
+        let mut answer = self.inner.stat(path);
+        if let Ok(stat) = &mut answer
+            && let Some(len) = self.recorded_len(path)
+        {
+            // A native program may have written to it since.
+            stat.size = len;
+        }
+        self.record_stat(path, answer)
     }
 
     fn stat_now(&self, path: &VPath) -> Result<Stat, Errno> {

@@ -217,7 +217,9 @@ impl Overlay {
             text.push('/');
             text.push_str(remaining);
         }
-        if text.len() > self.limits.path_bytes_max { Err(Errno::Nametoolong) } else { Ok(text) }
+        // A path and a link text each have their limit, and a path follows a limited number of links.
+        let is_long = self.kernel_version < 11 && text.len() > self.limits.path_bytes_max;
+        if is_long { Err(Errno::Nametoolong) } else { Ok(text) }
     }
 
     /// Confines lookups from a directory that was moved out of `base.root` to that directory.
