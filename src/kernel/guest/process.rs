@@ -15,6 +15,9 @@ use crate::tape::Recorder;
 /// Most bytes of a process's arguments and environment, with their NULs (POSIX `ARG_MAX`).
 pub const ARG_BYTES_MAX: usize = 8 << 20;
 
+/// Memory charged for an argument or environment variable beside its bytes: about what the host needs to keep it.
+const TEXT_BYTES: usize = 48;
+
 /// A process to start.
 #[derive(Clone, Debug, Default)]
 pub struct SpawnRequest {
@@ -136,13 +139,14 @@ impl Guest {
             self.machine.note_limit(Limit::Modules);
             return Err(Errno::Again);
         }
-        let bytes = request.args.iter().chain(&request.environ).map(|text| text.len() + 1);
-        let bytes = bytes.sum::<usize>();
+        let texts = request.args.iter().chain(&request.environ);
+        let bytes = texts.clone().map(|text| text.len() + 1).sum::<usize>();
         if bytes > ARG_BYTES_MAX {
             return Err(Errno::Toobig);
         }
+        let kept = if self.knows_version_11() { texts.count() * TEXT_BYTES } else { 0 };
         let mut args_charge = self.machine.run.memory.charge();
-        if args_charge.grow(bytes as u64).is_err() {
+        if args_charge.grow((bytes + kept) as u64).is_err() {
             self.machine.note_limit(Limit::Memory);
             return Err(Errno::Nomem);
         }

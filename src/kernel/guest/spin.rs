@@ -148,8 +148,10 @@ impl Guest {
     /// Ends the turn if others can act: for `time_ns`, or until they have had theirs.
     fn let_others_act(&mut self, time_ns: u64) -> Result<(), Fault> {
         let processes = &self.machine.run.processes;
-        let sleeps =
-            time_ns > 0 && (processes.next_due().is_some() || processes.any_waits_for_host());
+        // The host is waited for in real time.
+        let is_for_host = processes.next_due().is_none();
+        let time_ns = if is_for_host { time_ns.min(SPIN_TICK_NS) } else { time_ns };
+        let sleeps = time_ns > 0 && (!is_for_host || processes.any_waits_for_host());
         if !sleeps && !processes.others_are_ready() {
             return Ok(());
         }
