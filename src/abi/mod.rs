@@ -459,7 +459,25 @@ fn memory_and_process<'c>(caller: &'c mut Caller<'_, Process>) -> (&'c mut [u8],
 
 #[inline]
 fn finish(guest: &mut Guest, answer: Result<Answer, Fault>) -> wasmtime::Result<i32> {
-    guest.machine_mut().timeouts.step();
+    let machine = guest.machine_mut();
+    machine.timeouts.step();
+    if machine.is_watched() {
+        check_watched(guest, answer)?;
+    }
+    match answer {
+        Ok(_) => Ok(0),
+        Err(Fault::Errno(errno)) => Ok(i32::from(errno.code())),
+        Err(Fault::Stop(stop)) => Err(wasmtime::Error::new(stop)),
+        Err(Fault::Wait) => Ok(i32::from(Errno::Again.code())),
+    }
+}
+
+/// A call of a machine that is traced, has a tape or timed out ends with `answer`.
+///
+/// # Errors
+/// [`Stop`], if that ends the guest.
+#[inline(never)]
+fn check_watched(guest: &mut Guest, answer: Result<Answer, Fault>) -> wasmtime::Result<()> {
     if guest.is_traced() {
         guest.trace_answer(answer);
     }
@@ -474,12 +492,7 @@ fn finish(guest: &mut Guest, answer: Result<Answer, Fault>) -> wasmtime::Result<
     if guest.machine().has_timed_out() {
         return Err(wasmtime::Error::new(Stop::Limit(Limit::Timeout)));
     }
-    match answer {
-        Ok(_) => Ok(0),
-        Err(Fault::Errno(errno)) => Ok(i32::from(errno.code())),
-        Err(Fault::Stop(stop)) => Err(wasmtime::Error::new(stop)),
-        Err(Fault::Wait) => Ok(i32::from(Errno::Again.code())),
-    }
+    Ok(())
 }
 
 /// Writes the arguments of the current call to the trace, if there is one.

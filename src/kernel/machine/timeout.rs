@@ -52,6 +52,15 @@ impl Timeouts {
 }
 
 impl Machine {
+    /// Returns whether more is to be done after a call than to return its answer: for the trace, the tape, or a timeout.
+    #[inline]
+    pub(crate) fn is_watched(&self) -> bool {
+        self.tape.is_some()
+            || self.trace.is_some()
+            || self.timeouts.taped.is_some()
+            || self.run.has_timed_out
+    }
+
     /// Returns whether the replayed run timed out here or before.
     #[inline]
     pub(crate) fn is_at_taped_timeout(&self) -> bool {
