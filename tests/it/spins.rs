@@ -32,6 +32,13 @@ fn loops_of_a_script_that_wait_for_other_processes_end() {
         "f() { while :; do :; done; }; f & p=$!; f & q=$!; sleep 1; kill $p $q; wait; echo both",
         "(while [ ! -e b ]; do :; done; echo > a) & (sleep 1; echo > b) & \
          until [ -e a ]; do :; done; echo a",
+        // The shell waits for one child while another one ends.
+        "sleep 0.1 & p=$!; (while kill -0 $p 2>/dev/null; do sleep 1; done); wait $p; echo $?",
+        "true & p=$!; while kill -0 $p 2>/dev/null; do :; done | cat; wait $p; echo $?",
+        "(exit 3) & p=$!; { while kill -0 $p 2>/dev/null; do sleep 1; done; echo gone; } & \
+         wait $!; wait $p; echo $?",
+        "(exit 3) & p=$!; sleep 1 | (exit 4) | (sleep 1; exit 5); echo $?; wait $p; echo $?",
+        "(sleep 1; exit 3) & p=$!; (exit 4) & q=$!; wait $p; echo $?; wait $q; echo $?; wait; echo $?",
     ];
     for script in scripts {
         let folder = tempfile::tempdir().unwrap();

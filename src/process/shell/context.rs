@@ -59,6 +59,8 @@ pub struct Shell {
     pub jobs: BTreeMap<Pid, Option<u8>>,
     /// Children that only write a here-document.
     pub feeders: BTreeSet<Pid>,
+    /// Statuses of other children that ended while another one was waited for.
+    ended: BTreeMap<Pid, u8>,
     /// Local variables of the active functions, with their former states.
     pub locals: Vec<Before>,
     /// What runs now is the last that this process does, whatever it returns.
@@ -76,6 +78,7 @@ impl Shell {
             substituted: None,
             jobs: BTreeMap::new(),
             feeders: BTreeSet::new(),
+            ended: BTreeMap::new(),
             locals: Vec::new(),
             is_last: false,
             commands: 0,
@@ -110,12 +113,35 @@ impl Shell {
     }
 
     /// Waits for the child `pid`; returns its status.
+    ///
+    /// Other children that end meanwhile are waited for, too: whoever asks for them must not find them.
     pub async fn wait_for(&mut self, pid: Pid) -> Run<u8> {
-        let ended = self.proc_wait(Some(pid), true).await?;
-        Ok(match ended {
-            Ok(Some((_, status))) => status.code(),
-            Ok(None) | Err(_) => 127,
-        })
+        let knows_others = self.guest.machine().kernel_version() > 10;
+        loop {
+            if let Some(status) = self.ended.remove(&pid) {
+                return Ok(status);
+            }
+            let which = Some(pid).filter(|_| !knows_others);
+            let Ok(Some((ended, status))) = self.proc_wait(which, true).await? else {
+                return Ok(127);
+            };
+            self.note_ended(ended, status.code());
+            if ended == pid {
+                self.ended.remove(&pid);
+                return Ok(status.code());
+            }
+        }
+    }
+
+    /// The child `pid` has ended with `status`.
+    fn note_ended(&mut self, pid: Pid, status: u8) {
+        if self.feeders.remove(&pid) {
+            return;
+        }
+        match self.jobs.get_mut(&pid) {
+            Some(job) => *job = Some(status),
+            None => drop(self.ended.insert(pid, status)),
+        }
     }
 
     /// As [`Shell::wait_for`]. If `is_last`, the child takes the place of this process, unless traps run after it:

@@ -240,3 +240,29 @@ fn file_that_a_native_program_rewrote_after_it_was_read_is_recorded() {
         }
     }
 }
+
+/// Regression: a recorded run that had looked a file up read the first bytes of its new content, and its tape wrote them to
+/// the disk.
+#[cfg(unix)]
+#[test]
+fn file_that_was_looked_up_and_rewritten_is_never_recorded_torn() {
+    for (write, read) in [
+        ("echo longer text here > note.txt", "cp note.txt c"),
+        ("seq 1 10 > note.txt", "sort note.txt"),
+        ("seq 1 10 > n; mv n note.txt", "sed -i s/1/9/ note.txt"),
+    ] {
+        let folder = scratch();
+        let tree = folder.path().join("tree");
+        std::fs::create_dir(&tree).unwrap();
+        std::fs::rename(folder.path().join("note.txt"), tree.join("note.txt")).unwrap();
+        // Change times have a granularity.
+        std::thread::sleep(Duration::from_millis(50));
+        let script = format!("[ -e note.txt ] && nice sh -c '{write}'; {read}; echo $?");
+        let record = ["record", "-q", "--on-missing", "native", "--tape", "../t", "--"];
+        let output = call(&tree, &[&record[..], &["sh", "-c", &script]].concat());
+        let (said, printed) = (stderr(&output), crate::support::stdout(&output));
+        assert!(said.contains("I/O error") && said.contains("note.txt"), "{script}: {said}");
+        assert!(!printed.ends_with("0\n"), "{script}: {printed}");
+        assert!(!tree.join("c").exists());
+    }
+}

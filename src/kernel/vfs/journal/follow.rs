@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use super::error::{JournalError, failed};
 use super::format::{self as format, Content, JournalDefect, Root};
@@ -26,11 +27,16 @@ struct About<'c> {
     plan: Option<&'c Plan>,
     /// What was staged for each step; empty if that part is incomplete.
     staged: &'c [Option<Identity>],
+    /// When the journal was written, if that is known.
+    written: Option<SystemTime>,
 }
 
-fn abouts(content: &Content) -> impl Iterator<Item = About<'_>> {
-    content.roots.iter().enumerate().map(|(index, root)| About {
+/// The directories of the journal `found`, whose content is `content`.
+fn abouts<'c>(found: &Found, content: &'c Content) -> impl Iterator<Item = About<'c>> {
+    let written = found.written();
+    content.roots.iter().enumerate().map(move |(index, root)| About {
         root,
+        written,
         plan: content.plans.as_ref().and_then(|plans| plans.get(index)),
         staged: content.staged.as_ref().map_or(&[], |staged| &staged[index]),
     })
@@ -43,7 +49,14 @@ impl About<'_> {
         let Ok(id) = folder.id() else { return false };
         let Root { id: known, path } = self.root;
         let (is_same, is_there) = (id == *known, folder.path() == path);
-        is_same && is_there || id.1 == known.1 && (is_same || is_there) && self.shows_in(folder)
+        is_same && is_there && !self.is_older_than(folder)
+            || id.1 == known.1 && (is_same || is_there) && self.shows_in(folder)
+    }
+
+    /// Whether `folder` was made after the journal had been written.
+    fn is_older_than(&self, folder: &HostDir) -> bool {
+        let made = folder.created();
+        made.zip(self.written).is_some_and(|(made, written)| made > written)
     }
 
     /// Whether a temporary, or what was staged for a step, is in `folder`.
@@ -73,7 +86,10 @@ impl About<'_> {
         let names: Vec<_> = self.root.path.components().collect();
         let ends = (1..names.len()).rev().map(|at| names[at..].iter().collect::<PathBuf>());
         let mut opened = ends.filter_map(|end| HostDir::open(&folder.path().join(end)).ok());
-        opened.find(|dir| dir.id().is_ok_and(|id| id == self.root.id))
+        opened.find(|dir| {
+            dir.id().is_ok_and(|id| id == self.root.id)
+                && (!self.is_older_than(dir) || self.shows_in(dir))
+        })
     }
 }
 
@@ -87,7 +103,8 @@ impl Found {
                     && about.open(&[]).is_some()
                 || about.open_in(folder).is_some()
         };
-        let mut abouts = self.content.as_ref().ok().into_iter().flat_map(abouts);
+        let content = self.content.as_ref().ok().into_iter();
+        let mut abouts = content.flat_map(|content| abouts(self, content));
         let found = abouts.find(|about| folders.iter().any(|folder| is_of(about, folder)));
         found.map(|about| about.root.path.clone())
     }
@@ -105,7 +122,7 @@ impl Journals {
         for found in self.found(true)?.iter().filter(|found| !found.is_live) {
             let Ok(content) = &found.content else { continue };
             let (gone, rest): (Vec<_>, Vec<_>) =
-                abouts(content).partition(|about| about.root.path == folder);
+                abouts(found, content).partition(|about| about.root.path == folder);
             if gone.is_empty() {
                 continue;
             }
@@ -166,7 +183,7 @@ impl Journals {
         }
         let mut there = Vec::new();
         let mut rest = Vec::new();
-        for about in abouts(content) {
+        for about in abouts(found, content) {
             let Some(plan) = about.plan else { continue };
             match about.open(folders) {
                 Some(folder) => {
@@ -242,11 +259,6 @@ fn recover_root(
     if is_finished {
         recovered.files = steps.iter().filter(|step| step.is_of_file()).count();
         recovered.left = begun.finish().leftovers;
-        // Removing a directory also removed what was left in it.
-        let has_dir = |path: &VPath| {
-            path.split_last().is_some_and(|(dir, _)| matches!(begun.tree.look(&dir), Ok(Some(_))))
-        };
-        recovered.left.retain(has_dir);
     } else {
         let taken = begun.take_back();
         if !taken.left.is_empty() && on_changed == OnChanged::Refuse {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use super::format::{self as format, Content};
 use super::recovery::ChangedKind;
-use super::tests::{Asking, Operation, Scene, half_written, recover, written_up_to};
+use super::tests::{Asking, Operation, Scene, dying, half_written, recover, written_up_to};
 use crate::kernel::vfs::test_trees::on_disk;
 use crate::kernel::vfs::*;
 
@@ -197,4 +197,83 @@ fn temporaries_left_after_the_commit_are_removed_by_the_next_recovery() {
     assert_eq!(scene.recover().unwrap().len(), 1);
     assert!(scene.is_new("finished"));
     assert_eq!(scene.recover().unwrap(), []);
+}
+
+/// A new directory at the same path got what the journal of the old one would take back.
+#[test]
+fn directory_that_was_made_anew_is_left_alone() {
+    let scene = half_written();
+    fs::remove_dir_all(&scene.disk).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    fs::create_dir(&scene.disk).unwrap();
+    fs::write(scene.disk.join("a"), "mine").unwrap();
+    let id = HostDir::open(&scene.disk).unwrap().id().unwrap();
+    if HostDir::open(&scene.disk).unwrap().created().is_none() {
+        return;
+    }
+    let written = fs::metadata(journal(&scene)).unwrap().modified().unwrap();
+    rewrite(&scene, |content| content.roots[0].id = id);
+    fs::File::options().write(true).open(journal(&scene)).unwrap().set_modified(written).unwrap();
+    let before = on_disk(&scene.disk);
+    assert_eq!(scene.recover().unwrap(), []);
+    assert_eq!(on_disk(&scene.disk), before);
+}
+
+/// The files of `disk` and what is in them.
+fn contents(disk: &std::path::Path) -> Vec<String> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(disk).unwrap().map(Result::unwrap) {
+        match entry.file_type().unwrap().is_dir() {
+            true => all.extend(contents(&entry.path())),
+            false => all.push(fs::read_to_string(entry.path()).unwrap()),
+        }
+    }
+    all
+}
+
+/// The user removed the directory that a moved file came from, or the temporaries of that directory alone.
+#[test]
+fn moved_file_is_kept_whatever_else_was_removed() {
+    let mut kept = 0;
+    for number in 0..40 {
+        for (on_changed, removes_dir) in [
+            (OnChanged::Refuse, false),
+            (OnChanged::Skip, false),
+            (OnChanged::Refuse, true),
+            (OnChanged::Skip, true),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let (disk, journals) = (folder.path().join("disk"), folder.path().join("journals"));
+            for name in ["g", "d"] {
+                fs::create_dir_all(disk.join(name)).unwrap();
+            }
+            fs::write(disk.join("g/f"), "precious").unwrap();
+            fs::write(disk.join("d/o"), "other").unwrap();
+            let mut overlay = Overlay::new(VfsLimits::default(), 1);
+            let host = Source::Host(std::sync::Arc::new(HostDir::open(&disk).unwrap()));
+            overlay.mount("/w", host, false, Mtimes::Fixed(1), 1).unwrap();
+            let base = overlay.host_base();
+            overlay.rename((base, "w/g/f"), (base, "w/d/m"), 2).unwrap();
+            overlay.write("/w/d/o", b"new", 2).unwrap();
+            let through = dying(number).0;
+            let opened = Journals::open(&journals).unwrap().decorated(through.clone());
+            let _ = overlay.apply_through(Some(&opened), &(), &|host| through(host));
+            drop(opened);
+            if disk.join("g/f").exists() {
+                // Whoever removes it removes the file itself.
+                continue;
+            }
+            if removes_dir {
+                fs::remove_dir_all(disk.join("g")).unwrap();
+            } else {
+                cleaned(&disk.join("g"));
+            }
+            let has = |all: Vec<String>| all.iter().any(|text| text == "precious");
+            let had = has(contents(&disk));
+            let recovered = recover(&disk, &journals, on_changed);
+            assert!(!had || has(contents(&disk)), "{number} {removes_dir}: {recovered:?}");
+            kept += usize::from(had);
+        }
+    }
+    assert!(kept > 40, "{kept}");
 }

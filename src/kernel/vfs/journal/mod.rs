@@ -28,7 +28,7 @@ use std::fs::{File, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use self::error::{JournalError, failed};
 use self::format::{BYTES_MAX, Content, JournalDefect, Root};
@@ -116,7 +116,7 @@ pub(super) struct Found {
     id: String,
     pub state: &'static str,
     /// Locked while it is open, unless a writer has it locked.
-    _file: Option<File>,
+    file: Option<File>,
     pub is_live: bool,
     pub content: Result<Content, JournalDefect>,
 }
@@ -124,6 +124,11 @@ pub(super) struct Found {
 impl Found {
     pub fn name(&self) -> VPath {
         name(&self.id, self.state)
+    }
+
+    /// When it was written, if that is known.
+    pub fn written(&self) -> Option<SystemTime> {
+        self.file.as_ref()?.metadata().ok()?.modified().ok()
     }
 
     pub fn roots(&self) -> &[Root] {
@@ -397,7 +402,7 @@ impl Journals {
         let name = name(id, state);
         let path = self.at(&name);
         let found = |file, is_live, content| {
-            Ok(Some(Found { id: id.to_owned(), state, _file: file, is_live, content }))
+            Ok(Some(Found { id: id.to_owned(), state, file, is_live, content }))
         };
         // Before it is opened: a symbolic link may lead anywhere, and opening a pipe waits.
         match Layer::stat(&*self.dir, &name) {

@@ -197,20 +197,25 @@ impl Begun<'_> {
     /// The steps that removed a file of which no name is left: somebody removed the backup. What was moved is then in a
     /// new file alone.
     fn lost(&self) -> io::Result<HashSet<usize>> {
+        self.unseen(|undo| *undo == Undo::Clear)
+    }
+
+    /// The steps that removed a file of which no name is seen, and of which taking back is as `is_asked_for`.
+    fn unseen(&self, is_asked_for: impl Fn(&Undo) -> bool) -> io::Result<HashSet<usize>> {
         let mut lost = HashSet::new();
         let removed_dirs = self.removed_dirs();
         for (index, step) in self.plan.steps.iter().enumerate() {
             if let Step::Remove { path, backup, dir_mode: None } = step
                 && self.tree.look(backup)?.is_none()
                 && self.tree.look(path)?.is_none()
-                && self.undo_of(index)? == Undo::Clear
+                && is_asked_for(&self.undo_of(index)?)
                 && !self.is_in_moved_dir(path, &removed_dirs)?
             {
                 lost.insert(index);
             }
         }
-        // Removals come first. Without a new file in place, this one may not have begun.
-        if !lost.is_empty() && !self.has_placed()? {
+        // What is removed without a new file cannot be left over in one.
+        if !lost.is_empty() && !self.has_new()? {
             lost.clear();
         }
         Ok(lost)
@@ -252,12 +257,12 @@ impl Begun<'_> {
         Ok(None)
     }
 
-    /// Whether a new file is in its place.
-    fn has_placed(&self) -> io::Result<bool> {
+    /// Whether a new file is in its place, or staged.
+    fn has_new(&self) -> io::Result<bool> {
         for (step, staged) in self.plan.steps.iter().zip(self.staged) {
             if let (Step::Place { path, temporary, .. }, Some(made)) = (step, staged)
-                && self.tree.look(temporary)?.is_none()
-                && self.tree.look(path)?.is_some_and(|stat| made.is(&stat))
+                && (self.tree.look(temporary)?.is_some()
+                    || self.tree.look(path)?.is_some_and(|stat| made.is(&stat)))
             {
                 return Ok(true);
             }
@@ -270,11 +275,18 @@ impl Begun<'_> {
     pub fn take_back(&self) -> TakenBack {
         let mut taken = TakenBack::default();
         let lost = self.lost().unwrap_or_default();
+        // With its directory, a backup may be elsewhere, or removed.
+        let away = self.unseen(|undo| matches!(undo, Undo::Nowhere(_))).unwrap_or_default();
+        let keeps_new = !lost.is_empty() || !away.is_empty();
         for (index, step) in self.plan.steps.iter().enumerate().rev() {
-            let is_new = matches!(step, Step::Place { backup: None, .. });
-            if lost.contains(&index)
-                || !lost.is_empty() && is_new && matches!(self.undo_of(index), Ok(Undo::Remove))
-            {
+            let is_new = || match step {
+                Step::Place { temporary, backup: None, .. } => {
+                    matches!(self.undo_of(index), Ok(Undo::Remove))
+                        || !matches!(self.tree.look(temporary), Ok(None))
+                }
+                _ => false,
+            };
+            if lost.contains(&index) || keeps_new && is_new() {
                 taken.left.push(step.path().clone());
                 continue;
             }

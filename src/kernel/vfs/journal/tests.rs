@@ -131,7 +131,7 @@ impl Tree for Asking {
 }
 
 /// Allows operations up to this number and none after it, as if killed.
-fn dying(number: usize) -> (Through, Arc<AtomicUsize>) {
+pub(super) fn dying(number: usize) -> (Through, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
     let counted = count.clone();
     let may = move |_: &HostDir, _| match counted.fetch_add(1, Ordering::Relaxed) {

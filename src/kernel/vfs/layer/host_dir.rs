@@ -200,6 +200,11 @@ impl HostDir {
         Ok((metadata.dev(), metadata.ino()))
     }
 
+    /// When the directory was made, if the host knows that.
+    pub(in crate::kernel::vfs) fn created(&self) -> Option<std::time::SystemTime> {
+        Some(self.dir.dir_metadata().ok()?.created().ok()?.into_std())
+    }
+
     /// Returns what is at `path`, `None` if nothing is; an error if that cannot be determined.
     pub(in crate::kernel::vfs) fn look(&self, path: &VPath) -> Result<Option<Stat>, Errno> {
         match Layer::stat(self, path) {

@@ -25,13 +25,16 @@ pub struct RecordingLayer {
     substitutes: bool,
     /// Digests and lengths of recorded contents.
     opened: Mutex<HashMap<VPath, (Digest, u64)>>,
+    /// Stamps of the files that were found and not opened yet.
+    found: Mutex<HashMap<VPath, u64>>,
 }
 
 impl RecordingLayer {
     /// Records the answers of `inner`, mounted at `at`.
     pub fn new(inner: Arc<dyn Layer>, at: &VPath, shows_times: bool, recorder: Recorder) -> Self {
         let at = at.absolute("/").into();
-        Self { inner, at, shows_times, recorder, substitutes: true, opened: Mutex::default() }
+        let (opened, found) = (Mutex::default(), Mutex::default());
+        Self { inner, at, shows_times, recorder, substitutes: true, opened, found }
     }
 
     /// Lets the machine read the contents of `inner`, which do not change: recorded are the first ones.
@@ -69,6 +72,13 @@ impl RecordingLayer {
             return kept(*digest).map_or_else(|| self.inner.open(path), Ok);
         }
         let blob = self.inner.open(path)?;
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        if found.get(path).is_some_and(|found| blob.stamp().is_some_and(|stamp| stamp != *found)) {
+            // The length that the machine knows is that of another content.
+            return Err(Errno::Io);
+        }
+        found.remove(path);
+        drop(found);
         let (recorded, bytes) = self.record_content(path, &blob)?;
         opened.insert(path.clone(), recorded);
         let (digest, _) = recorded;
@@ -78,10 +88,10 @@ impl RecordingLayer {
         }
     }
 
-    /// The length of the content that the machine reads instead of the present one, if there is one.
+    /// The length of the content that was recorded, if one was.
     fn recorded_len(&self, path: &VPath) -> Option<u64> {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        opened.get(path).filter(|_| self.substitutes).map(|(_, len)| *len)
+        opened.get(path).map(|(_, len)| *len)
     }
 
     fn open_in_place(&self, path: &VPath) -> Result<Blob, Errno> {
@@ -124,10 +134,17 @@ impl Layer for RecordingLayer {
     fn stat(&self, path: &VPath) -> Result<Stat, Errno> {
         let mut answer = self.inner.stat(path);
         if let Ok(stat) = &mut answer
-            && let Some(len) = self.recorded_len(path)
+            && self.substitutes
+            && stat.file_type == FileType::RegularFile
         {
-            // A native program may have written to it since.
-            stat.size = len;
+            match self.recorded_len(path) {
+                // A native program may have written to it since.
+                Some(len) => stat.size = len,
+                None => {
+                    let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+                    found.entry(path.clone()).or_insert(stat.stamp);
+                }
+            }
         }
         self.record_stat(path, answer)
     }

@@ -146,7 +146,11 @@ impl Overlay {
         let origin = node.origin.as_ref().ok_or(Errno::Io)?;
         let (layer, path, stamp) = (origin.layer, origin.path.clone(), origin.stamp);
         let is_open = node.opens > 0;
-        let below = Arc::new(self.layers[usize::from(layer)].open(&path)?);
+        let opened = self.layers[usize::from(layer)].open(&path);
+        if matches!(opened, Err(Errno::Io)) {
+            self.note_if_changed(layer, &path, stamp);
+        }
+        let below = Arc::new(opened?);
         if below.stamp().is_some_and(|found| found != stamp) {
             // The length may differ too: the read would mix two states.
             self.note_torn(layer, &path);
@@ -170,6 +174,18 @@ impl Overlay {
             self.open_below(id)?;
         }
         Ok(())
+    }
+
+    /// Records that the file `path` of `layer` changed since it was looked at, if its stamp is no longer `stamp`. A
+    /// baseline tells that itself.
+    fn note_if_changed(&mut self, layer: u16, path: &VPath, stamp: u64) {
+        let has_baseline = self.mounts[self.mount_of(layer).index()].baseline.is_some();
+        if self.kernel_version > 10
+            && !has_baseline
+            && self.layers[usize::from(layer)].stat_now(path).is_ok_and(|now| now.stamp != stamp)
+        {
+            self.note_torn(layer, path);
+        }
     }
 
     /// Records that the file `path` of `layer` changed since it was looked at.

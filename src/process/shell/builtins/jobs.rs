@@ -11,8 +11,10 @@ impl Shell {
             let running: Vec<Pid> =
                 self.jobs.iter().filter(|(_, s)| s.is_none()).map(|(pid, _)| *pid).collect();
             for pid in running {
-                let status = self.wait_for(pid).await?;
-                self.jobs.insert(pid, Some(status));
+                if let Some(None) = self.jobs.get(&pid) {
+                    let status = self.wait_for(pid).await?;
+                    self.jobs.insert(pid, Some(status));
+                }
             }
             // Statuses other than that of `$!` are dropped: scripts that start thousands wait like this.
             let last = self.state.background;
