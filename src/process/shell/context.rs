@@ -116,12 +116,12 @@ impl Shell {
     ///
     /// Other children that end meanwhile are waited for, too: whoever asks for them must not find them.
     pub async fn wait_for(&mut self, pid: Pid) -> Run<u8> {
-        let knows_others = self.guest.machine().kernel_version() > 10;
+        let notes_others = self.guest.machine().kernel_version() > 10;
         loop {
             if let Some(status) = self.ended.remove(&pid) {
                 return Ok(status);
             }
-            let which = Some(pid).filter(|_| !knows_others);
+            let which = Some(pid).filter(|_| !notes_others || !self.has_others(pid));
             let Ok(Some((ended, status))) = self.proc_wait(which, true).await? else {
                 return Ok(127);
             };
@@ -131,6 +131,12 @@ impl Shell {
                 return Ok(status.code());
             }
         }
+    }
+
+    /// Whether a background child other than `pid` is running.
+    fn has_others(&self, pid: Pid) -> bool {
+        let is_other = |(job, status): (&Pid, &Option<u8>)| *job != pid && status.is_none();
+        !self.feeders.is_empty() || self.jobs.iter().any(is_other)
     }
 
     /// The child `pid` has ended with `status`.
@@ -161,7 +167,7 @@ impl Shell {
 
     /// Reaps background children that have ended, so that they do not count as processes.
     pub async fn reap(&mut self) -> Run {
-        while !self.feeders.is_empty() || self.jobs.values().any(Option::is_none) {
+        while self.has_others(Pid::MACHINE) {
             let ended = self.proc_wait(None, false).await?;
             let Ok(Some((pid, status))) = ended else { break };
             if !self.feeders.remove(&pid) {

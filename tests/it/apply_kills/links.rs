@@ -111,7 +111,6 @@ fn recover_undoes_nothing_if_a_directory_became_a_file() {
     if !can_trace("recover_undoes_nothing_if_a_directory_became_a_file") {
         return;
     }
-    let mut refused = 0;
     // The first rename is of the journal, the last one of the commit.
     for rename in 2..=6 {
         let bench = Bench::new(&["a/x", "a/y", "d"]);
@@ -121,24 +120,21 @@ fn recover_undoes_nothing_if_a_directory_became_a_file() {
         fs::write(folder.join("a"), "mine").unwrap();
         let before = tree(folder);
         let (code, said) = bench.run(&["recover"]);
-        if code == Some(0) {
-            assert_eq!(rename, 2, "nothing had left the directory: {said}");
-        } else {
-            refused += 1;
-            assert_eq!(code, Some(125), "{rename}: {said}");
-            assert!(said.contains("--skip-changed") && said.contains("because a "), "{said}");
-            assert_eq!(tree(folder), before, "{rename}");
-            let said = bench.succeed(&["recover", "--skip-changed"]);
-            assert!(said.contains("a/x is left as it is"), "{rename}: {said}");
-            assert!(said.contains("its earlier version is in .belljar-"), "{rename}: {said}");
-        }
+        // At the first one nothing had left the directory, which nobody can tell now.
+        let why = if rename == 2 { "the old version of a/x is gone" } else { " a is " };
+        assert_eq!(code, Some(125), "{rename}: {said}");
+        let is_named = said.contains(why) || said.contains(" a has changed since");
+        assert!(said.contains("--skip-changed") && is_named, "{rename}: {said}");
+        assert_eq!(tree(folder), before, "{rename}");
+        let said = bench.succeed(&["recover", "--skip-changed"]);
+        assert!(said.contains("a/x is left as it is"), "{rename}: {said}");
+        assert!(said.contains("its earlier version is in .belljar-"), "{rename}: {said}");
         let now = tree(folder);
         assert_eq!((&*now["a"], &*now["d"]), (&b"mine"[..], &b"d"[..]), "{rename}");
         let kept = now.values().any(|content| content == b"x");
-        assert_eq!(kept, rename > 2, "{rename}: {now:?}");
+        assert!(kept, "{rename}: {now:?}");
         assert_eq!(bench.succeed(&["run", "true"]), "", "{rename}");
     }
-    assert_eq!(refused, 4);
 }
 
 /// Regression: files behind the link were taken for the files to replace, and temporary files in the directory were

@@ -496,9 +496,7 @@ impl Model {
                 if *len == 0 {
                     return Err(Errno::Inval);
                 }
-                if offset + len > current {
-                    self.set_len(*slot, offset + len, now)?;
-                }
+                self.set_len(*slot, current.max(offset + len), now)?;
             }
             Op::List { slot } => {
                 let id = self.slot(*slot)?.inode;

@@ -223,9 +223,10 @@ fn directory_that_was_made_anew_is_left_alone() {
 fn contents(disk: &std::path::Path) -> Vec<String> {
     let mut all = Vec::new();
     for entry in fs::read_dir(disk).unwrap().map(Result::unwrap) {
-        match entry.file_type().unwrap().is_dir() {
-            true => all.extend(contents(&entry.path())),
-            false => all.push(fs::read_to_string(entry.path()).unwrap()),
+        if entry.file_type().unwrap().is_dir() {
+            all.extend(contents(&entry.path()));
+        } else {
+            all.push(fs::read_to_string(entry.path()).unwrap());
         }
     }
     all

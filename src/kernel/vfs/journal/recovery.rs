@@ -280,9 +280,10 @@ impl Begun<'_> {
         let keeps_new = !lost.is_empty() || !away.is_empty();
         for (index, step) in self.plan.steps.iter().enumerate().rev() {
             let is_new = || match step {
-                Step::Place { temporary, backup: None, .. } => {
-                    matches!(self.undo_of(index), Ok(Undo::Remove))
-                        || !matches!(self.tree.look(temporary), Ok(None))
+                Step::Place { temporary, path, .. } => {
+                    !matches!(self.tree.look(temporary), Ok(None))
+                        || !matches!(self.undo_of(index), Ok(Undo::Clear))
+                            && !matches!(self.tree.look(path), Ok(None))
                 }
                 _ => false,
             };

@@ -9,6 +9,9 @@ use crate::base::errno::Errno;
 use crate::kernel::vfs::path::VPath;
 use crate::tape::{Found, Kind, Recorder, TapedContent};
 
+/// The digest and the length of a recorded content.
+type Recorded = (Digest, u64);
+
 /// Records all answers of another layer. The overlay asks for each thing once, so the tape holds all that a
 /// machine saw of the tree, without repetition.
 ///
@@ -24,7 +27,7 @@ pub struct RecordingLayer {
     /// The machine reads the content that was recorded, and not that of the other layer.
     substitutes: bool,
     /// Digests and lengths of recorded contents.
-    opened: Mutex<HashMap<VPath, (Digest, u64)>>,
+    opened: Mutex<HashMap<VPath, Recorded>>,
     /// Stamps of the files that were found and not opened yet.
     found: Mutex<HashMap<VPath, u64>>,
 }
@@ -53,7 +56,7 @@ impl RecordingLayer {
         &self,
         path: &VPath,
         blob: &Blob,
-    ) -> Result<((Digest, u64), Option<Vec<u8>>), Errno> {
+    ) -> Result<(Recorded, Option<Vec<u8>>), Errno> {
         let read = |offset, buf: &mut [u8]| blob.read_at(buf, offset);
         let path = self.absolute(path);
         let (content, bytes) = self.recorder.read_content(&path, read)?;
@@ -137,13 +140,12 @@ impl Layer for RecordingLayer {
             && self.substitutes
             && stat.file_type == FileType::RegularFile
         {
-            match self.recorded_len(path) {
+            if let Some(len) = self.recorded_len(path) {
                 // A native program may have written to it since.
-                Some(len) => stat.size = len,
-                None => {
-                    let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-                    found.entry(path.clone()).or_insert(stat.stamp);
-                }
+                stat.size = len;
+            } else {
+                let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+                found.entry(path.clone()).or_insert(stat.stamp);
             }
         }
         self.record_stat(path, answer)
