@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use super::{Project, files, guest_arg};
-use crate::support::{belljar, stderr, stdout, tree};
+#[cfg(unix)]
+use crate::support::tree;
+use crate::support::{belljar, stderr, stdout};
 
 /// Longer than the shortest value that is looked for.
 const VALUE: &str = "correct horse";
