@@ -32,9 +32,10 @@ use crate::kernel::vfs::{Layer, Mtimes, Source, TimeScale};
 ///   path and flags of `path_open` are looked at last, and a bad descriptor before the path of another one.
 /// - 10: a process that asks again and again, without a wait, for what others are to bring about gets the same answer for
 ///   ever: no time passes; nor does it for shells that run many commands, for processes that read the clock between
-///   other calls, or that each read it once. The shell's `kill` reaches jobs that have ended. A
-///   link text and the rest of the path have one limit together; `fd_allocate` within a file does not set its time;
-///   arguments of processes count as memory with their bytes alone.
+///   other calls, or that each read it once. The shell's `kill` reaches jobs that have ended, and
+///   children that end while it waits for another one are there until they are asked for. A link text and the rest of the
+///   path have one limit together; `fd_allocate` within a file does not set its time; arguments of processes count as
+///   memory with their bytes alone.
 /// - 11: the present answers.
 pub const KERNEL_VERSION: u32 = 11;
 

@@ -170,9 +170,7 @@ impl Shell {
         while self.has_others(Pid::MACHINE) {
             let ended = self.proc_wait(None, false).await?;
             let Ok(Some((pid, status))) = ended else { break };
-            if !self.feeders.remove(&pid) {
-                self.jobs.insert(pid, Some(status.code()));
-            }
+            self.note_ended(pid, status.code());
         }
         Ok(())
     }

@@ -111,10 +111,10 @@ impl Begun<'_> {
         let mut changed = Vec::new();
         let mut gone = BTreeSet::new();
         let removed_dirs = self.removed_dirs();
-        let lost = self.lost()?;
+        let unseen = self.unseen()?;
         for (index, step) in self.plan.steps.iter().enumerate() {
             let path = step.path();
-            let undo = if lost.contains(&index) {
+            let undo = if unseen.get(&index) == Some(&Undo::Clear) {
                 Ok(Undo::Not(ChangedKind::Lost))
             } else {
                 self.undo_of(index)
@@ -194,31 +194,27 @@ impl Begun<'_> {
         self.plan.steps.iter().any(is_kept)
     }
 
-    /// The steps that removed a file of which no name is left: somebody removed the backup. What was moved is then in a
-    /// new file alone.
-    fn lost(&self) -> io::Result<HashSet<usize>> {
-        self.unseen(|undo| *undo == Undo::Clear)
-    }
-
-    /// The steps that removed a file of which no name is seen, and of which taking back is as `is_asked_for`.
-    fn unseen(&self, is_asked_for: impl Fn(&Undo) -> bool) -> io::Result<HashSet<usize>> {
-        let mut lost = HashSet::new();
+    /// The steps that removed a file of which no name is seen, with what taking them back requires: `Clear` if somebody
+    /// removed the backup, and `Nowhere` if its directory is elsewhere, or removed. What was moved may then be in a new file
+    /// alone.
+    fn unseen(&self) -> io::Result<HashMap<usize, Undo>> {
+        let mut unseen = HashMap::new();
         let removed_dirs = self.removed_dirs();
         for (index, step) in self.plan.steps.iter().enumerate() {
             if let Step::Remove { path, backup, dir_mode: None } = step
                 && self.tree.look(backup)?.is_none()
                 && self.tree.look(path)?.is_none()
-                && is_asked_for(&self.undo_of(index)?)
+                && let undo @ (Undo::Clear | Undo::Nowhere(_)) = self.undo_of(index)?
                 && !self.is_in_moved_dir(path, &removed_dirs)?
             {
-                lost.insert(index);
+                unseen.insert(index, undo);
             }
         }
         // What is removed without a new file cannot be left over in one.
-        if !lost.is_empty() && !self.has_new()? {
-            lost.clear();
+        if !unseen.is_empty() && !self.has_new()? {
+            unseen.clear();
         }
-        Ok(lost)
+        Ok(unseen)
     }
 
     /// Whether `path` is in its directory, and that is elsewhere: after a power cut, a directory may have moved to its
@@ -274,10 +270,7 @@ impl Begun<'_> {
     /// returned. So are new files if an old one is lost: one of them may be all that is left of it.
     pub fn take_back(&self) -> TakenBack {
         let mut taken = TakenBack::default();
-        let lost = self.lost().unwrap_or_default();
-        // With its directory, a backup may be elsewhere, or removed.
-        let away = self.unseen(|undo| matches!(undo, Undo::Nowhere(_))).unwrap_or_default();
-        let keeps_new = !lost.is_empty() || !away.is_empty();
+        let unseen = self.unseen().unwrap_or_default();
         for (index, step) in self.plan.steps.iter().enumerate().rev() {
             let is_new = || match step {
                 Step::Place { temporary, path, .. } => {
@@ -287,7 +280,8 @@ impl Begun<'_> {
                 }
                 _ => false,
             };
-            if lost.contains(&index) || keeps_new && is_new() {
+            let is_lost = unseen.get(&index) == Some(&Undo::Clear);
+            if is_lost || !unseen.is_empty() && is_new() {
                 taken.left.push(step.path().clone());
                 continue;
             }
