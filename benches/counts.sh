@@ -44,8 +44,6 @@ if [ -n "$dev" ] && [ -z "${BELLJAR:-}" ]; then
     BELLJAR=${CARGO_TARGET_DIR:-$root/target}/debug/belljar
 fi
 belljar=${BELLJAR:-$("$root/.ci/build-release")}
-# The path of the build is relative to the repository.
-[ -n "${BELLJAR:-}" ] || [ "${belljar#/}" != "$belljar" ] || belljar=$root/$belljar
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export BELLJAR_CACHE_DIR=$work/cache BELLJAR_HOME=$work/home

@@ -87,10 +87,10 @@ impl Recording {
     /// Adds the changes, and completes the tape; returns its number of records.
     ///
     /// # Errors
-    /// The tape is full or cannot be written; the changes cannot be determined.
+    /// The tape is full or cannot be written; the changes cannot be determined, and the tape is complete without them.
     pub fn finish(self, machine: &mut Machine) -> Result<u64> {
-        record_changes(machine, &self.recorder).context("cannot determine what changed")?;
-        self.recorder.finish().map_err(|error| {
+        let changes = record_changes(machine, &self.recorder);
+        let records = self.recorder.finish().map_err(|error| {
             let is_full = matches!(error, TapeError::Full { .. });
             let what = format!("cannot write the tape {}", self.path.display());
             let error = anyhow::Error::from(error).context(what);
@@ -99,6 +99,11 @@ impl Recording {
             } else {
                 error
             }
-        })
+        })?;
+        changes.context("cannot determine what changed").map_err(|error| Hinted {
+            error,
+            hint: format!("the tape {} has the run without its changes", self.path.display()),
+        })?;
+        Ok(records)
     }
 }

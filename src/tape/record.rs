@@ -327,7 +327,7 @@ pub enum Kind {
     Change {
         /// The path in the namespace.
         path: String,
-        /// `added`, `modified`, `deleted`; `times` if only times were set.
+        /// `added`, `modified`, `deleted`; `times` if only times were set; `unknown` if the changes could not be determined.
         change: String,
         /// Further details: type, mode, old path.
         #[serde(flatten)]

@@ -17,17 +17,33 @@ pub(super) const WRITTEN_NS: &str = "written_ns";
 /// The field of a change with the time at which the file's times were set.
 pub(super) const SET_NS: &str = "set_ns";
 
+/// The word of a change on tapes whose changes could not be determined.
+pub(super) const UNKNOWN: &str = "unknown";
+
+/// The field of an unknown change that says why.
+pub(super) const ERROR: &str = "error";
+
 /// Records all changes in the overlay of `machine`. Contents go into the store of the tape. Does
 /// nothing if the tape has failed.
 ///
 /// # Errors
-/// [`DiffError`] if a layer cannot be read.
+/// [`DiffError`] if a layer cannot be read. The tape then says that the changes are unknown, and can be finished.
 pub fn record_changes(machine: &mut Machine, recorder: &Recorder) -> Result<(), DiffError> {
     if recorder.failed() {
         return Ok(());
     }
     recorder.set_phase(Phase::Finalize);
-    let vfs = machine.vfs_mut();
+    let changes = record_known_changes(machine.vfs_mut(), recorder);
+    if let Err(error) = &changes {
+        let detail = Map::from_iter([(ERROR.to_owned(), error.to_string().into())]);
+        recorder.push(Kind::Change { path: "/".to_owned(), change: UNKNOWN.to_owned(), detail });
+    }
+    changes
+}
+
+/// # Errors
+/// [`DiffError`] if a layer cannot be read.
+fn record_known_changes(vfs: &mut Overlay, recorder: &Recorder) -> Result<(), DiffError> {
     let mut times: HashMap<(MountId, VPath), ChangedTimes> = HashMap::new();
     for changed in vfs.changed_times() {
         times.insert((changed.mount, changed.path.clone()), changed);

@@ -19,7 +19,7 @@ use crate::kernel::vfs::TapedTree;
 use crate::native::TapedChildren;
 use crate::process::{Command, Output};
 use crate::tape::{
-    Player, Record, Recorder, Redaction, TapeError, TapeReader, TapeStore, Withheld,
+    Phase, Player, Record, Recorder, Redaction, TapeError, TapeReader, TapeStore, Withheld,
 };
 use crate::toolchain::{ToolchainPrograms, Toolchains};
 
@@ -75,6 +75,7 @@ pub fn replay(
     let mut loader = Loader { modules: modules(&engine), load };
     let programs = programs(&mut script, has_programs, &taped, &engine, &mut loader)?;
     let tree = script.tree.clone();
+    let are_changes_unknown = script.are_changes_unknown;
     let (builder, spawns) = script.into_builder(path, bounds)?;
     if spawns.is_empty() {
         return Err(incomplete(path, "it has no process"));
@@ -114,11 +115,31 @@ pub fn replay(
             break;
         }
     }
-    let changes = record_changes(&mut machine, &recorder);
+    let changes = if are_changes_unknown {
+        repeat_changes(path, &recorder)?;
+        Ok(())
+    } else {
+        record_changes(&mut machine, &recorder)
+    };
     // A divergence may be the reason why changes cannot be determined.
     let records = recorder.finish().map_err(|error| with_withheld(path, error))?;
     changes?;
     Ok(Replayed { machine, outputs, records })
+}
+
+/// Takes what the tape at `path` says of the changes as it is: some are unknown, so that nothing can be compared.
+///
+/// # Errors
+/// The tape cannot be read.
+fn repeat_changes(path: &Path, recorder: &Recorder) -> Result<(), TapeError> {
+    recorder.set_phase(Phase::Finalize);
+    for record in TapeReader::open(path)? {
+        let record = record?;
+        if record.phase == Phase::Finalize {
+            recorder.push(record.kind);
+        }
+    }
+    Ok(())
 }
 
 /// Compiles each module once.

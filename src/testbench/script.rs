@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::changes::UNKNOWN;
 use super::replay_error::ReplayError;
 use super::taped_programs::TapedFinds;
 use crate::base::digest::Digest;
@@ -129,6 +130,8 @@ pub(super) struct Script {
     pub tree: Arc<TapedTree>,
     /// Decisions of the egress policy during the next host call.
     egress: Vec<Kind>,
+    /// Whether the changes could not be determined when the tape was recorded.
+    pub are_changes_unknown: bool,
 }
 
 impl Script {
@@ -147,6 +150,7 @@ impl Script {
             has_shell: false,
             host_calls: TapedCalls::default(),
             egress: Vec::new(),
+            are_changes_unknown: false,
             natives: HashMap::new(),
             native_events: Vec::new(),
             clock_values_ns: Vec::new(),
@@ -177,6 +181,7 @@ impl Script {
                 decision @ Kind::Egress { .. } if is_for_a_guest(&decision) => {
                     script.egress.push(decision);
                 }
+                Kind::Change { change, .. } => script.are_changes_unknown |= change == UNKNOWN,
                 kind => {
                     if let Some(spawn) = script.spawns.last_mut() {
                         spawn.learn(&kind).map_err(|message| incomplete(path, message))?;

@@ -323,11 +323,9 @@ impl TestbenchSession {
     /// Ends the session and writes its tapes.
     ///
     /// # Errors
-    /// [`TestbenchError`]: a tape is full or cannot be written, recorded subprocesses are left
-    /// over, or the changes cannot be determined. After an error nothing more is written.
+    /// [`TestbenchError`]: a tape is full or cannot be written, recorded subprocesses are left over; after these
+    /// nothing more is written. Or the changes cannot be determined: the tapes are complete without them.
     pub fn finalize(mut self) -> Result<TestbenchFinalize, TestbenchError> {
-        let is_overlay = matches!(self.filesystem, FilesystemConfig::Overlay { .. });
-        let fs_diff = if is_overlay { self.machine.vfs_mut().diff()? } else { Vec::new() };
         let unmade_files = self.subprocesses.unmade_files();
         let recorded_subprocesses = self.subprocesses.finish()?;
         #[cfg(feature = "llm")]
@@ -335,9 +333,12 @@ impl TestbenchSession {
         let clock_leaks = self.clock.leaks();
         let mut tape = None;
         if let Some(begun) = self.tape {
-            record_changes(&mut self.machine, &begun.recorder)?;
+            let changes = record_changes(&mut self.machine, &begun.recorder);
             tape = Some(begun.finish()?);
+            changes?;
         }
+        let is_overlay = matches!(self.filesystem, FilesystemConfig::Overlay { .. });
+        let fs_diff = if is_overlay { self.machine.vfs_mut().diff()? } else { Vec::new() };
         Ok(TestbenchFinalize { fs_diff, recorded_subprocesses, unmade_files, tape, clock_leaks })
     }
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::changes::{SET_NS, WRITTEN_NS, describe};
+use super::changes::{ERROR, SET_NS, UNKNOWN, WRITTEN_NS, describe};
 use super::replay_error::ReplayError;
 use super::script::Script;
 use crate::base::digest::Digest;
@@ -48,6 +48,12 @@ pub enum TapedChangesError {
     /// The changes cannot be determined.
     #[error(transparent)]
     Diff(#[from] DiffError),
+    /// They could not be determined when the tape was recorded.
+    #[error("the tape does not have the changes of its run: {error}; record it again")]
+    Unknown {
+        /// Why.
+        error: String,
+    },
 }
 
 crate::base::readable::readable!(TapedChangesError);
@@ -482,6 +488,10 @@ pub(super) fn read_changes(
             Kind::Machine { config } => {
                 let config: Result<MachineConfig, _> = serde_json::from_value(config);
                 vfs.set_time_scale(config.map_or(TimeScale::Unknown, |it| it.time_scale()));
+            }
+            Kind::Change { change, detail, .. } if change == UNKNOWN => {
+                let error = detail.get(ERROR).and_then(Value::as_str).unwrap_or("unknown");
+                return Err(TapedChangesError::Unknown { error: error.to_owned() });
             }
             Kind::Change { path, change, detail } => {
                 changes.push(Change { path, how: change, detail });

@@ -404,6 +404,38 @@ fn file_that_changes_during_a_run_is_never_read_torn() {
     assert!(said.contains("belljar: f was changed on the disk after the run began"), "{said}");
 }
 
+/// Regression: there was no tape at all.
+#[test]
+fn record_of_a_run_whose_moved_file_changed_has_a_tape_without_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let tape = elsewhere.path().join("tape");
+    std::fs::create_dir(folder.path().join("d")).unwrap();
+    std::fs::write(folder.path().join("d/f"), "1\n").unwrap();
+    let script = "mv d e; echo made > a; echo ready; read line; cat a";
+    let args = ["record", "--tape", tape.to_str().unwrap(), "sh", "-c", script];
+    let output = edited_meanwhile(folder.path(), &args, |folder| {
+        std::fs::write(folder.join("d/f"), "by the user\n").unwrap();
+    });
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(said.contains("cannot determine what changed"), "{said}");
+    assert!(said.contains("has the run without its changes"), "{said}");
+    let call = |args: &[&str]| {
+        belljar(folder.path()).args(args).arg(&tape).stdin(Stdio::null()).output().unwrap()
+    };
+    let replayed = call(&["replay"]);
+    assert_eq!(stdout(&replayed), "ready\nmade\n", "{}", stderr(&replayed));
+    assert_eq!(replayed.status.code(), Some(0));
+    for command in ["diff", "apply"] {
+        let refused = call(&[command]);
+        assert_eq!(refused.status.code(), Some(125), "{command}: {}", stderr(&refused));
+        let why = "the tape does not have the changes of its run: cannot";
+        assert!(stderr(&refused).contains(why), "{command}: {}", stderr(&refused));
+    }
+    assert!(!folder.path().join("a").exists());
+}
+
 /// Regression: the program could not read one of the files, but its other changes were written, with exit code 0.
 #[test]
 fn run_that_could_not_read_a_changed_file_is_not_applied() {

@@ -267,10 +267,12 @@ impl Begun<'_> {
     }
 
     /// Takes all steps back, the last one first. Paths that were changed later, or that the host refuses, are left and
-    /// returned. So are new files if an old one is lost: one of them may be all that is left of it.
+    /// returned. So are new files if an old one is lost, or that cannot be seen: one of them may be all that is left of it.
     pub fn take_back(&self) -> TakenBack {
         let mut taken = TakenBack::default();
-        let unseen = self.unseen().unwrap_or_default();
+        let unseen = self.unseen();
+        let may_be_lost = unseen.as_ref().map_or(true, |unseen| !unseen.is_empty());
+        let unseen = unseen.unwrap_or_default();
         for (index, step) in self.plan.steps.iter().enumerate().rev() {
             let is_new = || match step {
                 Step::Place { temporary, path, .. } => {
@@ -281,7 +283,7 @@ impl Begun<'_> {
                 _ => false,
             };
             let is_lost = unseen.get(&index) == Some(&Undo::Clear);
-            if is_lost || !unseen.is_empty() && is_new() {
+            if is_lost || may_be_lost && is_new() {
                 taken.left.push(step.path().clone());
                 continue;
             }

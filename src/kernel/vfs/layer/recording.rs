@@ -1,7 +1,7 @@
 //! A layer that records its answers on a tape.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Blob, DirEntry, FileType, Layer, Stat};
 use crate::base::digest::Digest;
@@ -11,6 +11,14 @@ use crate::tape::{Found, Kind, Recorder, TapedContent};
 
 /// The digest and the length of a recorded content.
 type Recorded = (Digest, u64);
+
+/// What the machine knows of a file.
+enum Known {
+    /// It was found, with this stamp, and not opened yet.
+    Found(u64),
+    /// Its content was recorded.
+    Recorded(Recorded),
+}
 
 /// Records all answers of another layer. The overlay asks for each thing once, so the tape holds all that a
 /// machine saw of the tree, without repetition.
@@ -26,18 +34,14 @@ pub struct RecordingLayer {
     recorder: Recorder,
     /// The machine reads the content that was recorded, and not that of the other layer.
     substitutes: bool,
-    /// Digests and lengths of recorded contents.
-    opened: Mutex<HashMap<VPath, Recorded>>,
-    /// Stamps of the files that were found and not opened yet.
-    found: Mutex<HashMap<VPath, u64>>,
+    files: Mutex<HashMap<VPath, Known>>,
 }
 
 impl RecordingLayer {
     /// Records the answers of `inner`, mounted at `at`.
     pub fn new(inner: Arc<dyn Layer>, at: &VPath, shows_times: bool, recorder: Recorder) -> Self {
         let at = at.absolute("/").into();
-        let (opened, found) = (Mutex::default(), Mutex::default());
-        Self { inner, at, shows_times, recorder, substitutes: true, opened, found }
+        Self { inner, at, shows_times, recorder, substitutes: true, files: Mutex::default() }
     }
 
     /// Lets the machine read the contents of `inner`, which do not change: recorded are the first ones.
@@ -49,6 +53,10 @@ impl RecordingLayer {
 
     fn absolute(&self, path: &VPath) -> String {
         path.absolute(&self.at)
+    }
+
+    fn files(&self) -> MutexGuard<'_, HashMap<VPath, Known>> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records the content of `blob`. Returns its digest and length, and the bytes that were recorded, if they are few.
@@ -70,20 +78,23 @@ impl RecordingLayer {
             return self.open_in_place(path);
         }
         let kept = |digest| self.recorder.kept(digest).map(Blob::from);
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((digest, _)) = opened.get(path) {
-            return kept(*digest).map_or_else(|| self.inner.open(path), Ok);
-        }
-        let blob = self.inner.open(path)?;
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        if found.get(path).is_some_and(|found| blob.stamp().is_some_and(|stamp| stamp != *found)) {
-            // The length that the machine knows is that of another content.
-            return Err(Errno::Io);
-        }
-        found.remove(path);
-        drop(found);
+        let mut files = self.files();
+        let blob = match files.get(path) {
+            Some(Known::Recorded((digest, _))) => {
+                return kept(*digest).map_or_else(|| self.inner.open(path), Ok);
+            }
+            Some(Known::Found(found)) => {
+                let blob = self.inner.open(path)?;
+                if blob.stamp().is_some_and(|stamp| stamp != *found) {
+                    // The length that the machine knows is that of another content.
+                    return Err(Errno::Io);
+                }
+                blob
+            }
+            None => self.inner.open(path)?,
+        };
         let (recorded, bytes) = self.record_content(path, &blob)?;
-        opened.insert(path.clone(), recorded);
+        files.insert(path.clone(), Known::Recorded(recorded));
         let (digest, _) = recorded;
         match bytes {
             Some(bytes) => Ok(Blob::Bytes(bytes.into())),
@@ -91,18 +102,12 @@ impl RecordingLayer {
         }
     }
 
-    /// The length of the content that was recorded, if one was.
-    fn recorded_len(&self, path: &VPath) -> Option<u64> {
-        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        opened.get(path).map(|(_, len)| *len)
-    }
-
     fn open_in_place(&self, path: &VPath) -> Result<Blob, Errno> {
         let blob = self.inner.open(path)?;
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        if !opened.contains_key(path) {
+        let mut files = self.files();
+        if !files.contains_key(path) {
             let (recorded, _) = self.record_content(path, &blob)?;
-            opened.insert(path.clone(), recorded);
+            files.insert(path.clone(), Known::Recorded(recorded));
         }
         Ok(blob)
     }
@@ -140,12 +145,10 @@ impl Layer for RecordingLayer {
             && self.substitutes
             && stat.file_type == FileType::RegularFile
         {
-            if let Some(len) = self.recorded_len(path) {
+            match self.files().entry(path.clone()).or_insert(Known::Found(stat.stamp)) {
                 // A native program may have written to it since.
-                stat.size = len;
-            } else {
-                let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-                found.entry(path.clone()).or_insert(stat.stamp);
+                Known::Recorded((_, len)) => stat.size = *len,
+                Known::Found(_) => {}
             }
         }
         self.record_stat(path, answer)
