@@ -43,7 +43,8 @@ fn is_made(mut fork: Overlay, changes: &[Change]) -> Result<bool, TapedChangesEr
                 SetTime::At(mtime_ns) => {
                     let is_of_clock = fork.is_clock_time(mtime_ns, change.set_ns());
                     let is_date = !is_of_clock && mtime_ns <= ambient::wall_now_ns();
-                    found.is_ok_and(|it| !is_date || it.times.mtim == mtime_ns)
+                    let shown = [mtime_ns, fork.shown_time(mtime_ns)];
+                    found.is_ok_and(|it| !is_date || shown.contains(&it.times.mtim))
                 }
                 _ => found.is_ok(),
             },

@@ -30,6 +30,10 @@ fn loops_of_a_script_that_wait_for_other_processes_end() {
         "f() { while :; do :; done; }; f & p=$!; f & q=$!; sleep 1; kill $p $q; wait; echo both",
         "(while [ ! -e b ]; do :; done; echo > a) & (sleep 1; echo > b) & \
          until [ -e a ]; do :; done; echo a",
+        // These never wait, or only for each other.
+        "yes | cat > /dev/null & p=$!; sleep 0.3; kill $p; wait $p; echo $?",
+        "yes > /dev/null & p=$!; sleep 0.3; kill $p; wait $p; echo $?",
+        "cat /dev/zero > /dev/null & p=$!; sleep 0.3; kill $p; wait $p; echo $?",
         // The shell waits for one child while another one ends.
         "sleep 0.1 & p=$!; (while kill -0 $p 2>/dev/null; do sleep 1; done); wait $p; echo $?",
         "true & p=$!; while kill -0 $p 2>/dev/null; do :; done | cat; wait $p; echo $?",
@@ -100,11 +104,16 @@ fn a_loop_that_waits_for_a_native_program_ends() {
     let program = folder.path().join("native-nap");
     std::fs::write(&program, "#!/bin/sh\nsleep 0.2\n").unwrap();
     std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
-    let script = "native-nap & p=$!; while kill -0 $p 2>/dev/null; do :; done; wait $p; echo $?";
-    let mut command = belljar(folder.path());
-    command.args(["run", "-q", "--timeout", "120s", "--on-missing", "native"]);
-    command.args(["--", "sh", "-c", script]);
-    let output =
-        command.env("PATH", format!("{}:/usr/bin:/bin", folder.path().display())).output().unwrap();
-    assert_eq!((stdout(&output).as_str(), stderr(&output).as_str()), ("0\n", ""));
+    for script in [
+        "native-nap & p=$!; while kill -0 $p 2>/dev/null; do :; done; wait $p; echo $?",
+        "yes | cat > /dev/null & native-nap; p=$?; kill $!; echo $p",
+        "yes > /dev/null & native-nap; p=$?; kill $!; echo $p",
+    ] {
+        let mut command = belljar(folder.path());
+        command.args(["run", "-q", "--timeout", "120s", "--on-missing", "native"]);
+        command.args(["--", "sh", "-c", script]);
+        let path = format!("{}:/usr/bin:/bin", folder.path().display());
+        let output = command.env("PATH", path).output().unwrap();
+        assert_eq!((stdout(&output).as_str(), stderr(&output).as_str()), ("0\n", ""), "{script}");
+    }
 }

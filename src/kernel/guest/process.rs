@@ -27,6 +27,8 @@ pub struct SpawnRequest {
     pub args: Vec<Vec<u8>>,
     /// The environment. Its `PATH` is searched for names that no toolchain has.
     pub environ: Vec<Vec<u8>>,
+    /// Searched in place of that `PATH` if the environment has none.
+    pub search_path: Option<Vec<u8>>,
     /// The current directory; `None` for the parent's.
     pub current_dir: Option<String>,
     /// Whether it inherits the parent's descriptors that are not close-on-exec. Otherwise it has none.

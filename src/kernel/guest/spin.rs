@@ -3,8 +3,8 @@
 
 use super::{Fault, Guest};
 use crate::kernel::machine::clock::{
-    ClockId, FREE_READS, READ_NS, SPIN_FREE_READS, SPIN_FREE_STARTS, SPIN_START_NS, SPIN_TICK_NS,
-    UPTIME_NS,
+    BUSY_CALLS, BUSY_NS, ClockId, FREE_READS, READ_NS, SPIN_FREE_READS, SPIN_FREE_STARTS,
+    SPIN_START_NS, SPIN_TICK_NS, UPTIME_NS,
 };
 use crate::kernel::process::Wait;
 
@@ -143,6 +143,26 @@ impl Guest {
             return Ok(());
         }
         self.let_others_act(SPIN_TICK_NS)
+    }
+
+    /// A read or write begins that is not one of a file. After [`BUSY_CALLS`] of all processes, this one lets others act.
+    ///
+    /// # Errors
+    /// [`Fault::Wait`]: it begins again afterwards.
+    #[inline]
+    pub(super) fn note_stream_call(&mut self) -> Result<(), Fault> {
+        let calls = &mut self.machine.run.busy_calls;
+        *calls = calls.saturating_add(1);
+        if *calls > BUSY_CALLS { self.rest() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn rest(&mut self) -> Result<(), Fault> {
+        self.machine.run.busy_calls = 0;
+        if !self.knows_version_11() {
+            return Ok(());
+        }
+        self.let_others_act(if self.machine.clock.is_virtual() { BUSY_NS } else { SPIN_TICK_NS })
     }
 
     /// Ends the turn if others can act: for `time_ns`, or until they have had theirs.

@@ -27,6 +27,13 @@ pub const FREE_READS: u32 = 1000;
 /// What a read costs beyond [`FREE_READS`].
 pub const READ_NS: u64 = 10_000;
 
+/// Reads and writes of pipes, devices and standard streams, by all processes, without a moment at which all of them wait.
+/// Then the next one lets others act, and takes [`BUSY_NS`] if one waits for a time, so that its time comes.
+pub const BUSY_CALLS: u32 = 10_000;
+
+/// What [`BUSY_CALLS`] take.
+pub const BUSY_NS: u64 = 10_000_000;
+
 /// Processes that read a virtual clock while it stands still. The first read of each further one moves it by
 /// [`SPIN_START_NS`], so that a loop that asks programs for the time ends.
 pub const SPIN_FREE_STARTS: u32 = 64;

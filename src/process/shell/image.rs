@@ -15,6 +15,9 @@ use crate::kernel::machine::limits::Stop;
 use crate::kernel::process::programs::{Found, MakeImage};
 use crate::kernel::process::schedule::{Ended, Image, Mode, Running};
 
+/// `PATH` until a script sets it. Scripts look for programs in its directories; those of toolchains are in this one.
+pub const DEFAULT_PATH: &[u8] = b"/bin";
+
 /// The image of the shell: `sh [-aCefnuvx] [-o OPTION] -c TEXT [NAME [ARG]...]`,
 /// `sh [OPTION]... FILE [ARG]...`, or `sh [OPTION]...`, which reads the script from standard input.
 pub struct ShellImage(Start);
@@ -250,10 +253,9 @@ impl Shell {
             let exported = self.state.variables.export(b"PWD");
             self.check_memory(exported).await?;
         }
-        // Scripts look for programs in its directories; those of toolchains are in this one.
         let has_path = self.state.variables.get(b"PATH").is_some();
         if !has_path && self.guest.machine().kernel_version() > 7 {
-            self.set(b"PATH", *b"/bin").await?;
+            self.set(b"PATH", DEFAULT_PATH).await?;
         }
         Ok(())
     }

@@ -111,6 +111,10 @@ impl Shell {
             let pipe = match (index + 1 < parts.len()).then(|| self.pipe()).transpose() {
                 Ok(pipe) => pipe,
                 Err(errno) => {
+                    // Otherwise the part before would wait for a reader for ever.
+                    if let Some(input) = input {
+                        self.close(input);
+                    }
                     return self.fail(&format!("Pipe call failed: {}", errno.meaning())).await;
                 }
             };

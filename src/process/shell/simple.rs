@@ -6,7 +6,7 @@ use super::builtin::{self, Builtin};
 use super::context::{Before, Leave, Run, Shell};
 use super::deep::DeepFuture;
 use super::held::Words;
-use super::image::{Part, ShellImage};
+use super::image::{DEFAULT_PATH, Part, ShellImage};
 use super::redirect::Saved;
 use super::state::Function;
 use super::tree::{Command, Kind, Simple, Word};
@@ -263,11 +263,21 @@ impl Shell {
             program: "sh".to_owned(),
             args: std::iter::once(b"sh".to_vec()).chain(words.iter().cloned()).collect(),
             environ: self.state.variables.environ(),
-            current_dir: None,
             inherit: true,
             actions: actions.to_vec(),
+            ..SpawnRequest::default()
         };
         Ok(self.spawn_shell(ShellImage::new().found(), request).ok())
+    }
+
+    /// `PATH`, if the script has set it: what it is otherwise stands for the programs of toolchains, and is searched by
+    /// their names.
+    fn search_path(&self) -> Option<Vec<u8>> {
+        if self.guest.machine().kernel_version() < 11 {
+            return None;
+        }
+        let path = self.state.variables.get(b"PATH").filter(|path| ***path != *DEFAULT_PATH)?;
+        Some(path.to_vec())
     }
 
     fn spawn(&mut self, words: &[Vec<u8>], actions: &[FdAction]) -> Result<Pid, (Errno, String)> {
@@ -278,9 +288,10 @@ impl Shell {
             program: program.to_owned(),
             args: words.to_vec(),
             environ: self.state.variables.environ(),
-            current_dir: None,
+            search_path: self.search_path(),
             inherit: true,
             actions: actions.to_vec(),
+            ..SpawnRequest::default()
         };
         self.proc_spawn(request).map_err(|error| (error.errno, error.reason))
     }

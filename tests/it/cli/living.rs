@@ -7,7 +7,7 @@ use std::process::{Output, Stdio};
 
 use serde_json::Value;
 
-use crate::support::{belljar, git_apply, has, stderr, stdout};
+use crate::support::{bash, belljar, git_apply, has, stderr, stdout};
 
 pub(super) struct Bench(tempfile::TempDir);
 
@@ -402,6 +402,19 @@ fn file_that_changes_during_a_run_is_never_read_torn() {
     let said = stderr(&output);
     assert!(said.contains("cat: f: I/O error"), "{said}");
     assert!(said.contains("belljar: f was changed on the disk after the run began"), "{said}");
+}
+
+/// Regression: it was an ordinary error of permission, and no hint told what to do.
+#[cfg(unix)]
+#[test]
+fn file_that_became_a_pipe_is_named() {
+    let bench = Bench::new(&[("f", "1\n")]);
+    bench.sh("ls -l f");
+    std::fs::remove_file(bench.at("f")).unwrap();
+    assert!(bash(&bench.tree(), "mkfifo f").status.success());
+    let output = bench.sh("cat f");
+    assert!(stderr(&output).contains("cat: f: I/O error"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("`belljar sandbox refresh box`"), "{}", stderr(&output));
 }
 
 /// Regression: there was no tape at all.

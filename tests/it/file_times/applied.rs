@@ -277,3 +277,51 @@ fn copied_time_of_a_recorded_run_is_that_of_the_original_under_an_early_clock() 
         }
     }
 }
+
+/// Regression: a refresh put the time that was set before it behind that of an older output, so that make on the disk took
+/// the output for new.
+#[test]
+fn time_set_in_a_session_stays_later_than_its_earlier_writes_after_a_refresh() {
+    for set in ["echo new > k; cp -p k in; rm k", "echo new > in; touch -r /tmp/now in"] {
+        let place = Place::new();
+        place.edit("in", "x\n", 0);
+        let session = place.session();
+        session.exec("cp in out; sleep 1; echo > /tmp/now");
+        session.exec(set);
+        session.refresh();
+        session.exec("test in -nt out");
+        session.apply();
+        assert!(place.modified("in") > place.modified("out"), "{set}");
+    }
+}
+
+/// Regression: it was reported as written, and the disk kept the old time.
+#[cfg(unix)]
+#[test]
+fn touched_file_with_another_name_on_the_disk_gets_its_time() {
+    let place = Place::new();
+    place.edit("in", "x\n", 0);
+    std::fs::hard_link(place.tree().join("in"), place.folder.path().join("other")).unwrap();
+    place.applied("cp in out");
+    place.applied("touch in");
+    assert!(place.modified("in") > place.modified("out"));
+    let other = std::fs::metadata(place.folder.path().join("other")).unwrap();
+    assert_eq!(other.modified().unwrap(), at(0));
+    std::fs::hard_link(place.tree().join("in"), place.tree().join("second")).unwrap();
+    place.applied("touch second");
+    assert!(place.modified("second") > place.modified("in"));
+}
+
+/// Regression: the second one failed.
+#[test]
+fn tape_with_a_set_date_and_an_early_clock_is_applied_twice() {
+    let place = Place::new();
+    let tape = place.folder.path().join("t.tape").display().to_string();
+    let start = ["record -q", "--start-at", "2024-05-01T00:00:00Z", "--tape", &tape];
+    place.output(&[&start[..], &["--", "sh", "-c", "touch -d 2020-01-01 b"]].concat());
+    for _ in 0..2 {
+        let apply = belljar(&place.tree()).args(["apply", &tape]).output().unwrap();
+        assert!(apply.status.success(), "{}", stderr(&apply));
+        assert_eq!(place.modified("b"), at(0));
+    }
+}

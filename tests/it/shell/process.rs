@@ -237,3 +237,13 @@ fn invalid_scripts_are_errors_and_never_panic() {
         assert!(output.status.code().is_some(), "{script}: {:?}", output.status);
     }
 }
+
+/// Regression: the first part waited for a reader that nobody would start, which was reported as a deadlock.
+#[test]
+fn pipeline_that_runs_out_of_descriptors_ends() {
+    let limits = Limits { open_files_max: 5, ..Limits::default() };
+    let output = run_within("yes | head -n 1 | cat; echo $?", limits);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(matches!(output.status.outcome(), Outcome::Exited(_)), "{:?} {said}", output.status);
+    assert!(said.contains("Pipe call failed"), "{said}");
+}

@@ -42,7 +42,7 @@ use super::journal::{Journal, Journals, Witness};
 use super::layer::host_dir::HostDir;
 use super::layer::{FileType, Layer, Stat};
 use super::overlay::below_files::BelowFiles;
-use super::overlay::node::{Body, MountId, NodeId, TimesOf};
+use super::overlay::node::{Body, MountId, NodeId};
 use super::overlay::times::DiskTimes;
 use super::overlay::{Found, Overlay};
 use super::path::VPath;
@@ -417,8 +417,7 @@ impl Overlay {
         let known = changes.len();
         for Placed { id, path, .. } in placed {
             let node = self.node(*id);
-            let is_timed_file =
-                node.times_of == TimesOf::Guest && matches!(node.body, Body::File(_));
+            let is_timed_file = node.carries_times() && matches!(node.body, Body::File(_));
             let is_known =
                 || changes[..known].binary_search_by(|change| change.path.cmp(path)).is_ok();
             if !(is_timed_file || self.is_new_with_names(*id)) || is_known() {

@@ -97,12 +97,7 @@ impl Overlay {
             let (node, path) = (self.node(placed.id), &placed.path);
             let is_dir = matches!(node.body, Body::Dir(_));
             let Some(times) = target.disk_times.of(node) else { continue };
-            // A file that was only written to keeps its times under all its names.
-            let is_shared = || {
-                let names = target.host.stat(path).map_or(0, |stat| stat.nlink);
-                node.times_of == TimesOf::Clock && names > 1
-            };
-            if is_dir || !(changed.contains(path) || is_shared()) {
+            if is_dir || !changed.contains(path) {
                 todo.entry(path).or_default().1 = Some(times);
             }
         }
@@ -224,14 +219,10 @@ impl Overlay {
             let is_same = if leaves(origin) { !is_written } else { self.is_at_home(id) };
             origin.layer == target.layer && is_same
         };
-        // A further name shares the times of the file, which must not change if that stays or has other names.
+        // A further name shares the times of the file. Times that changed are set on the file in its place.
         let keeps_times = |origin: &Origin| match node.times_of {
-            // Times that were set are set on the file in its place.
-            TimesOf::Guest => !leaves(origin),
-            TimesOf::Clock if leaves(origin) => {
-                target.host.stat(&origin.path).is_ok_and(|stat| stat.nlink > 1)
-            }
-            TimesOf::Clock | TimesOf::Layer | TimesOf::Content => true,
+            TimesOf::Guest | TimesOf::Clock => !leaves(origin),
+            TimesOf::Layer | TimesOf::Content => true,
         };
         node.origin.as_deref().filter(is_near).filter(|it| keeps_times(it)).map(|it| &it.path)
     }

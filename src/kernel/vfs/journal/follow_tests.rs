@@ -278,3 +278,41 @@ fn moved_file_is_kept_whatever_else_was_removed() {
     }
     assert!(kept > 40, "{kept}");
 }
+
+/// The user replaced a file whose turn had not come. The recovery removed its backup, and with it all that was left of a
+/// content that the user had seen under another name.
+#[test]
+fn content_whose_old_name_the_user_replaced_is_not_lost() {
+    let (mut seen, mut refused) = (0, 0);
+    for number in 0..40 {
+        for on_changed in [OnChanged::Refuse, OnChanged::Skip] {
+            let folder = tempfile::tempdir().unwrap();
+            let (disk, journals) = (folder.path().join("disk"), folder.path().join("journals"));
+            fs::create_dir(&disk).unwrap();
+            fs::write(disk.join("a"), "first").unwrap();
+            fs::write(disk.join("b"), "second").unwrap();
+            let mut overlay = Overlay::new(VfsLimits::default(), 1);
+            let host = Source::Host(std::sync::Arc::new(HostDir::open(&disk).unwrap()));
+            overlay.mount("/w", host, false, Mtimes::Fixed(1), 1).unwrap();
+            let base = overlay.host_base();
+            for (from, to) in [("w/a", "w/t"), ("w/b", "w/a"), ("w/t", "w/b")] {
+                overlay.rename((base, from), (base, to), 2).unwrap();
+            }
+            let through = dying(number).0;
+            let opened = Journals::open(&journals).unwrap().decorated(through.clone());
+            let _ = overlay.apply_through(Some(&opened), &(), &|host| through(host));
+            drop(opened);
+            let shown = fs::read_to_string(disk.join("a")).unwrap();
+            fs::write(disk.join("mine"), "mine").unwrap();
+            fs::rename(disk.join("mine"), disk.join("b")).unwrap();
+            let recovered = recover(&disk, &journals, on_changed);
+            let left = contents(&disk);
+            for text in [&*shown, "mine"] {
+                assert!(left.iter().any(|it| it == text), "{number}: {text} {recovered:?}");
+            }
+            seen += usize::from(shown == "second");
+            refused += usize::from(matches!(recovered, Err(JournalError::Changed { .. })));
+        }
+    }
+    assert!(seen > 10 && refused > 3, "{seen} {refused}");
+}

@@ -382,7 +382,13 @@ impl Begun<'_> {
                 match (look(backup)?, look(temporary)?, look(path)?) {
                     (None, None, Some(stat)) if is_made(&stat) => Undo::Not(ChangedKind::Lost),
                     (Some(_), _, None) if is_known => Undo::Restore,
-                    // Nothing was put in place.
+                    // Nothing was put in place, and the backup is a further name of what is there, unless somebody put
+                    // something else there: then it is the old file's last one.
+                    (Some(kept), Some(_), Some(stat))
+                        if kept.inode != 0 && !is_same_file(&kept, &stat) =>
+                    {
+                        Undo::Not(ChangedKind::Changed)
+                    }
                     (None, ..) | (_, _, None) | (_, Some(_), _) => Undo::Clear,
                     (Some(kept), None, Some(stat)) => match is_made(&stat) {
                         true => Undo::Restore,

@@ -401,7 +401,12 @@ impl Baseline {
             Ok(_) | Err(Errno::Noent | Errno::Notdir | Errno::Isdir | Errno::Loop) => {
                 Err(self.lost(path))
             }
-            Err(errno) => Err(errno),
+            Err(errno) => {
+                // A pipe, device or socket is never opened.
+                let is_file = |found: Examined| found.stat.file_type == FileType::RegularFile;
+                let is_lost = self.disk().examine(path).is_ok_and(|found| !is_file(found));
+                Err(if is_lost { self.lost(path) } else { errno })
+            }
         }
     }
 

@@ -215,7 +215,7 @@ impl Overlay {
 
     /// Times of the clock that programs set and no file has, of before a refresh from the disk, with the times on the
     /// disk that keep their order with what was taken in. Files written before a refresh are not among them: an apply
-    /// changes them on the disk now, so they get the present time, and what copied their times too.
+    /// changes them on the disk now, so they get the present time, and so do times that were set to theirs or later ones.
     fn times_before_refreshes(&self, copied: &HashMap<u64, u64>) -> HashMap<u64, u64> {
         let TimeScale::Paused(start) = self.time_scale else { return HashMap::new() };
         let known = &self.writes.known;
@@ -226,12 +226,15 @@ impl Overlay {
         let is_set = |node: &&Node| node.times_of == TimesOf::Guest;
         let written: HashSet<u64> =
             carried().filter(|node| !is_set(node)).map(|node| node.times.mtim).collect();
+        let first_written = written.iter().min().copied();
         let set = carried().filter(is_set).flat_map(|node| {
             let is_past = move |ns: &u64| is_of_clock(*ns, start, node.times.ctim);
             [node.times.mtim, node.times.atim].into_iter().filter(is_past)
         });
         let is_open = |ns: &u64| {
-            !copied.contains_key(ns) && !written.contains(ns) && known.on_disk(*ns).is_none()
+            !copied.contains_key(ns)
+                && first_written.is_none_or(|first| *ns < first)
+                && known.on_disk(*ns).is_none()
         };
         known.before_refreshes(&set.filter(is_open).collect())
     }
@@ -272,6 +275,11 @@ impl Overlay {
             let on_disk = self.writes.known.recorded.entry(shown_ns).or_default();
             *on_disk = disk_ns.max(*on_disk);
         }
+    }
+
+    /// The time that a file with the time `disk_ns` on the disk shows.
+    pub(crate) fn shown_time(&self, disk_ns: u64) -> u64 {
+        self.time_scale.shown(disk_ns)
     }
 
     /// Whether `ns`, set at `set_ns`, is a time that a paused clock has shown.
