@@ -75,10 +75,15 @@ impl Handled {
 }
 
 /// Makes a write beyond the file size limit (`ulimit -f`) an error instead of a signal.
+#[cfg_attr(unix, allow(unsafe_code, reason = "no safe function ignores a signal"))]
 pub fn let_long_files_be_errors() {
-    // If that fails, it remains a signal.
+    // A handler would not do: a file system that copies a file for a further name is interrupted by the signal, and the
+    // system repeats the call for ever. If this fails, it remains a signal.
+    // SAFETY: the signal has no handler, and is the process's own. Native programs get the default back.
     #[cfg(unix)]
-    let _ = flag::register(signals::SIGXFSZ, Arc::new(AtomicBool::new(false)));
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
 }
 
 /// Whether belljar was started to ignore the signal, as by `nohup`, as far as `/proc` tells.

@@ -324,8 +324,10 @@ fn begin_session(command: &mut Command) {
 
     let enter = || {
         rustix::process::setsid()?;
+        // SAFETY: the default needs no handler. Belljar's command line ignores the signal, which programs would inherit.
+        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_DFL) };
         Ok(())
     };
-    // SAFETY: `enter` only makes a system call; it takes no locks and allocates nothing.
+    // SAFETY: `enter` only makes system calls; it takes no locks and allocates nothing.
     unsafe { command.pre_exec(enter) };
 }

@@ -42,6 +42,18 @@ fn expect_tape(path: &Path) -> Result<(), DiskError> {
     Err(DiskError::new("replace", path)(std::io::Error::other(why)))
 }
 
+/// Checks that `path` is no name that belongs to another tape: the two would remove each other's files.
+///
+/// # Errors
+/// It is.
+fn expect_name(path: &Path) -> Result<(), DiskError> {
+    if path.extension().is_none_or(|it| it != "partial" && it != "cas") {
+        return Ok(());
+    }
+    let why = "NAME.partial and NAME.cas belong to the tape NAME; name another file";
+    Err(DiskError::new("create a tape at", path)(std::io::Error::other(why)))
+}
+
 /// Removes what a killed recorder has left at `partial`.
 ///
 /// # Errors
@@ -94,6 +106,7 @@ impl FileTape {
     /// [`TapeError::Disk`] if it cannot be created, the existing file is neither a tape nor empty,
     /// or another recorder is writing it.
     pub fn create(path: &Path, header: &Header, bytes_max: u64) -> Result<Self, TapeError> {
+        expect_name(path)?;
         expect_tape(path)?;
         let cas = Cas::new(cas_dir(path));
         cas.expect_folder()?;

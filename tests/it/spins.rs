@@ -33,6 +33,7 @@ fn loops_of_a_script_that_wait_for_other_processes_end() {
         // These never wait, or only for each other.
         "yes | cat > /dev/null & p=$!; sleep 0.3; kill $p; wait $p; echo $?",
         "yes > /dev/null & p=$!; sleep 0.3; kill $p; wait $p; echo $?",
+        "yes | xargs -n 1 true & p=$!; sleep 0.1; kill $p; wait $p; echo $?",
         "cat /dev/zero > /dev/null & p=$!; sleep 0.3; kill $p; wait $p; echo $?",
         // The shell waits for one child while another one ends.
         "sleep 0.1 & p=$!; (while kill -0 $p 2>/dev/null; do sleep 1; done); wait $p; echo $?",
@@ -115,5 +116,25 @@ fn a_loop_that_waits_for_a_native_program_ends() {
         let path = format!("{}:/usr/bin:/bin", folder.path().display());
         let output = command.env("PATH", path).output().unwrap();
         assert_eq!((stdout(&output).as_str(), stderr(&output).as_str()), ("0\n", ""), "{script}");
+    }
+}
+
+/// Regression: a call that reads and then writes began again in between, and what it had read was lost.
+#[test]
+fn component_that_splices_beside_a_sleeping_process_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let guest = package().join("tests/guests/preview2_calls.wasm");
+    std::fs::copy(guest, folder.path().join("p.wasm")).unwrap();
+    let lines: String = (0..4000).map(|number| format!("{number:05}\n")).collect();
+    std::fs::write(folder.path().join("in"), lines).unwrap();
+    let calls = "out-blocking-splice o0 i0 6\n".repeat(4000);
+    std::fs::write(folder.path().join("calls"), format!("stdin\nstdout\n{calls}")).unwrap();
+    for shift in 0..3 {
+        let script = format!(
+            "IFS='\n'; sleep 1 & printf '{:shift$}' '' > /dev/null; cat in | ./p.wasm $(cat calls) | \
+             grep '^[0-9][0-9][0-9][0-9][0-9]$' | cmp - in && echo same",
+            ""
+        );
+        assert_eq!(recorded(folder.path(), "sh", &["-c", &script]), "same\n", "{shift}");
     }
 }

@@ -115,6 +115,7 @@ fn libraries_are_used_only_in_their_modules() {
                 "src/base/job.rs",
                 "src/base/priority.rs",
                 "src/cli/optimize.rs",
+                "src/cli/signals.rs",
                 "src/engine/code_cache.rs",
                 "src/engine/deadline.rs",
                 "src/engine/precompiled.rs",

@@ -53,8 +53,7 @@ fn spawn_request(memory: &GuestMemory<'_>, at: u32) -> Result<SpawnRequest, Errn
     let actions = (0..word(10) as usize).map(|index| action(memory, list, index * ACTION_BYTES));
     let actions = actions.collect::<Result<_, _>>()?;
     let inherit = known_bits(word(11), 1)? == 1;
-    let search_path = None;
-    Ok(SpawnRequest { program, args, environ, search_path, current_dir, inherit, actions })
+    Ok(SpawnRequest { program, args, environ, current_dir, inherit, actions })
 }
 
 fn action(memory: &GuestMemory<'_>, list: Place, at: usize) -> Result<FdAction, Errno> {

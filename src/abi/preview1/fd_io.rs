@@ -14,6 +14,7 @@ pub fn fd_read(
     (fd, iovs, iovs_len, out): (u32, u32, u32, u32),
 ) -> Answering<'_> {
     Box::new(call_waiting(caller, "fd_read", move |memory, guest| {
+        guest.rest_if_busy()?;
         transfer(memory, guest, fd, (iovs, iovs_len), None, out, Direction::ToGuest, Guest::fd_read)
     }))
 }
@@ -40,6 +41,7 @@ pub fn fd_write(
     (fd, iovs, iovs_len, out): (u32, u32, u32, u32),
 ) -> Answering<'_> {
     Box::new(call_waiting(caller, "fd_write", move |memory, guest| {
+        guest.rest_if_busy()?;
         let op = |guest: &mut Guest, fd, bufs: &mut Buffers<'_>| guest.fd_write(fd, bufs);
         transfer(memory, guest, fd, (iovs, iovs_len), None, out, Direction::FromGuest, op)
     }))

@@ -117,6 +117,9 @@ pub(super) fn read(
         Source::Descriptor { fd, offset, is_kept } => (fd, offset, is_kept),
         Source::Body(body) => return read_body(process, stream, body, len),
     };
+    if waits {
+        process.guest.rest_if_busy()?;
+    }
     let read = match offset {
         Some(offset) => read_at(process, fd, len, offset),
         None if !waits && !is_ready(process, fd)? => return Ok(Vec::new()),

@@ -131,8 +131,9 @@ fn blocking_write_and_flush(
 ) -> Answer<()> {
     let of = *process.resource(stream)?;
     trace!(process.guest, "{of}, len={}", bytes.len());
-    let answer =
-        check_blocking(bytes.len() as u64).and_then(|()| output::write(process, stream, bytes));
+    let answer = check_blocking(bytes.len() as u64)
+        .and_then(|()| Ok(process.guest.rest_if_busy()?))
+        .and_then(|()| output::write(process, stream, bytes));
     process.stream_answer(answer)
 }
 

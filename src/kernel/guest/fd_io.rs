@@ -22,32 +22,23 @@ impl Guest {
     /// # Errors
     /// `EBADF` unless `fd` is a stream or file opened for reading; `EISDIR` for a directory; errors of
     /// the host. [`Fault::Stop`] if the run's timeout passes during a read of the host's standard input
-    /// or of random bytes; [`Fault::Wait`] for an empty pipe, and if others are to act.
+    /// or of random bytes; [`Fault::Wait`] for an empty pipe.
     pub fn fd_read(&mut self, fd: u32, bufs: &mut Buffers<'_>) -> Result<u64, Fault> {
-        match self.description(fd)? {
-            Description::Stdin => {
-                self.note_stream_call()?;
-                self.read_stdin(bufs)
-            }
-            Description::Device(device) => {
-                let device = *device;
-                self.note_stream_call()?;
-                self.read_device(device, bufs)
-            }
-            Description::PipeReader(end) => {
-                let end = *end;
-                self.note_stream_call()?;
-                self.read_pipe(end, bufs)
-            }
+        let count = match self.description(fd)? {
+            Description::Stdin => self.read_stdin(bufs)?,
+            Description::Device(device) => self.read_device(*device, bufs)?,
+            Description::PipeReader(end) => self.read_pipe(*end, bufs)?,
             Description::File(OpenFile { read: true, node, offset, .. }) => {
                 let (node, start) = (*node, *offset);
                 let count = self.read_node(node, start, bufs)?;
                 self.open_file(fd)?.offset = start.saturating_add(count);
-                Ok(count)
+                return Ok(count);
             }
-            Description::Dir(_) => Err(Errno::Isdir.into()),
-            _ => Err(Errno::Badf.into()),
-        }
+            Description::Dir(_) => return Err(Errno::Isdir.into()),
+            _ => return Err(Errno::Badf.into()),
+        };
+        self.note_transfer(count);
+        Ok(count)
     }
 
     /// `fd_pread`: as [`Guest::fd_read`] at `offset`; the offset of `fd` does not change.
@@ -71,26 +62,13 @@ impl Guest {
     /// # Errors
     /// `EBADF` unless `fd` is a stream or file opened for writing; `ENOSPC`, `EFBIG` at the limits if nothing
     /// was written; `EPIPE` for a pipe without readers if the process ignores `SIGPIPE`. [`Fault::Stop`] past
-    /// the output limit, and for a pipe without readers otherwise; [`Fault::Wait`] for a full pipe, and if others are to act.
+    /// the output limit, and for a pipe without readers otherwise; [`Fault::Wait`] for a full pipe.
     pub fn fd_write(&mut self, fd: u32, bufs: &Buffers<'_>) -> Result<u64, Fault> {
-        match self.description(fd)? {
-            Description::Stdout => {
-                self.note_stream_call()?;
-                self.write_stream(false, bufs)
-            }
-            Description::Device(_) => {
-                self.note_stream_call()?;
-                Ok(bufs.total())
-            }
-            Description::Stderr => {
-                self.note_stream_call()?;
-                self.write_stream(true, bufs)
-            }
-            Description::PipeWriter(end) => {
-                let end = *end;
-                self.note_stream_call()?;
-                self.write_pipe(end, bufs)
-            }
+        let count = match self.description(fd)? {
+            Description::Stdout => self.write_stream(false, bufs)?,
+            Description::Device(_) => bufs.total(),
+            Description::Stderr => self.write_stream(true, bufs)?,
+            Description::PipeWriter(end) => self.write_pipe(*end, bufs)?,
             Description::File(file) if file.write => {
                 let (node, append, offset) = (file.node, file.flags.is_append(), file.offset);
                 let start = if append { self.machine.vfs.len(node)? } else { offset };
@@ -101,10 +79,12 @@ impl Guest {
                     file.offset = start + count;
                     file.note_write();
                 }
-                Ok(count)
+                return Ok(count);
             }
-            _ => Err(Errno::Badf.into()),
-        }
+            _ => return Err(Errno::Badf.into()),
+        };
+        self.note_transfer(count);
+        Ok(count)
     }
 
     /// `fd_pwrite`: as [`Guest::fd_write`] at `offset`; the offset of `fd` does not change. With `APPEND`

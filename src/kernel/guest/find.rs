@@ -178,7 +178,6 @@ impl Guest {
             return vec![name.clone()];
         }
         let path = request.environ.iter().find_map(|variable| variable.strip_prefix(b"PATH="));
-        let path = path.or(request.search_path.as_deref());
         let path = path.map(|path| std::str::from_utf8(path).unwrap_or_default());
         let unset = (self.machine.kernel_version() < 6).then_some("");
         let dirs = path.or(unset).into_iter().flat_map(|path| path.split(':'));

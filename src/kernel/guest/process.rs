@@ -27,8 +27,6 @@ pub struct SpawnRequest {
     pub args: Vec<Vec<u8>>,
     /// The environment. Its `PATH` is searched for names that no toolchain has.
     pub environ: Vec<Vec<u8>>,
-    /// Searched in place of that `PATH` if the environment has none.
-    pub search_path: Option<Vec<u8>>,
     /// The current directory; `None` for the parent's.
     pub current_dir: Option<String>,
     /// Whether it inherits the parent's descriptors that are not close-on-exec. Otherwise it has none.
@@ -130,6 +128,7 @@ impl Guest {
     /// # Errors
     /// As [`Guest::proc_spawn`], without those of finding the program.
     pub fn spawn(&mut self, found: Found, mut request: SpawnRequest) -> Result<Pid, Errno> {
+        self.note_start();
         found.launch.apply(&mut request.args, &mut request.environ);
         self.machine.mount_trees(&found.trees)?;
         if self.machine.run.processes.count() >= self.machine.limits.processes_max as usize {
@@ -260,6 +259,9 @@ impl Guest {
         which: Option<Pid>,
         block: bool,
     ) -> Result<Option<(Pid, WaitStatus)>, Fault> {
+        if block {
+            self.rest_if_busy()?;
+        }
         let ended = self.machine.run.processes.reap(self.pid, which)?;
         match ended {
             Some((pid, status)) => {

@@ -3,7 +3,7 @@
 
 use super::{Fault, Guest};
 use crate::kernel::machine::clock::{
-    BUSY_CALLS, BUSY_NS, ClockId, FREE_READS, READ_NS, SPIN_FREE_READS, SPIN_FREE_STARTS,
+    BUSY_MAX, BUSY_NS, BUSY_START, ClockId, FREE_READS, READ_NS, SPIN_FREE_READS, SPIN_FREE_STARTS,
     SPIN_START_NS, SPIN_TICK_NS, UPTIME_NS,
 };
 use crate::kernel::process::Wait;
@@ -145,20 +145,37 @@ impl Guest {
         self.let_others_act(SPIN_TICK_NS)
     }
 
-    /// A read or write begins that is not one of a file. After [`BUSY_CALLS`] of all processes, this one lets others act.
+    /// `bytes` were read from, or written to, something that is not a file.
+    #[inline]
+    pub(super) fn note_transfer(&mut self, bytes: u64) {
+        let kib = u32::try_from(bytes >> 10).unwrap_or(u32::MAX);
+        self.note_work(kib.saturating_add(1));
+    }
+
+    /// A process is started.
+    pub(super) fn note_start(&mut self) {
+        self.note_work(BUSY_START);
+    }
+
+    #[inline]
+    fn note_work(&mut self, work: u32) {
+        let busy = &mut self.machine.run.busy;
+        *busy = busy.saturating_add(work);
+    }
+
+    /// A call begins that may wait, and has done nothing yet. Once the processes were busy for [`BUSY_MAX`], this one lets
+    /// others act.
     ///
     /// # Errors
     /// [`Fault::Wait`]: it begins again afterwards.
     #[inline]
-    pub(super) fn note_stream_call(&mut self) -> Result<(), Fault> {
-        let calls = &mut self.machine.run.busy_calls;
-        *calls = calls.saturating_add(1);
-        if *calls > BUSY_CALLS { self.rest() } else { Ok(()) }
+    pub fn rest_if_busy(&mut self) -> Result<(), Fault> {
+        if self.machine.run.busy > BUSY_MAX { self.rest() } else { Ok(()) }
     }
 
     #[cold]
     fn rest(&mut self) -> Result<(), Fault> {
-        self.machine.run.busy_calls = 0;
+        self.machine.run.busy = 0;
         if !self.knows_version_11() {
             return Ok(());
         }

@@ -27,11 +27,15 @@ pub const FREE_READS: u32 = 1000;
 /// What a read costs beyond [`FREE_READS`].
 pub const READ_NS: u64 = 10_000;
 
-/// Reads and writes of pipes, devices and standard streams, by all processes, without a moment at which all of them wait.
-/// Then the next one lets others act, and takes [`BUSY_NS`] if one waits for a time, so that its time comes.
-pub const BUSY_CALLS: u32 = 10_000;
+/// What processes do, all together, without a moment at which all of them wait: each read or write of a pipe, a device or
+/// a standard stream counts 1, each KiB in it too, and each start of a process [`BUSY_START`]. Then the next one lets others
+/// act, and takes [`BUSY_NS`] if one waits for a time, so that its time comes.
+pub const BUSY_MAX: u32 = 10_000;
 
-/// What [`BUSY_CALLS`] take.
+/// What the start of a process counts.
+pub const BUSY_START: u32 = BUSY_MAX / 10;
+
+/// What [`BUSY_MAX`] takes.
 pub const BUSY_NS: u64 = 10_000_000;
 
 /// Processes that read a virtual clock while it stands still. The first read of each further one moves it by

@@ -26,8 +26,8 @@ pub(crate) struct RunState {
     pub(crate) memory: Memory,
     /// Processes that have read the clock since it last moved.
     pub(in crate::kernel) clock_readers: u32,
-    /// Reads and writes of streams since all processes waited.
-    pub(in crate::kernel) busy_calls: u32,
+    /// What processes did since all of them waited, in the units of [`BUSY_MAX`].
+    pub(in crate::kernel) busy: u32,
     /// Remaining fuel, if it is counted.
     pub(crate) fuel_left: Option<u64>,
     /// Remaining bytes of output.
@@ -59,7 +59,7 @@ impl RunState {
             bell,
             memory: Memory::new(limits.memory_bytes_max),
             clock_readers: 0,
-            busy_calls: 0,
+            busy: 0,
             fuel_left: None,
             output_left: limits.output_bytes_max,
             deadline: None,

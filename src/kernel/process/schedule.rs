@@ -197,7 +197,7 @@ impl Machine {
             if !self.run.processes.any_alive() {
                 return None;
             }
-            self.run.busy_calls = 0;
+            self.run.busy = 0;
             let due = self.run.processes.next_due();
             if self.run.processes.any_waits_for_host() {
                 match self.listen(due) {

@@ -376,7 +376,9 @@ impl Shell {
         if let Err(error) = self.state.variables.set(name, value) {
             return self.fail(&error.to_string()).await;
         }
-        if self.state.options.allexport {
+        // As where it is in the environment, which it is in nearly all of them.
+        let is_path = name == b"PATH" && self.guest.machine().kernel_version() > 10;
+        if self.state.options.allexport || is_path {
             let exported = self.state.variables.export(name);
             self.check_memory(exported).await?;
         }

@@ -15,9 +15,6 @@ use crate::kernel::machine::limits::Stop;
 use crate::kernel::process::programs::{Found, MakeImage};
 use crate::kernel::process::schedule::{Ended, Image, Mode, Running};
 
-/// `PATH` until a script sets it. Scripts look for programs in its directories; those of toolchains are in this one.
-pub const DEFAULT_PATH: &[u8] = b"/bin";
-
 /// The image of the shell: `sh [-aCefnuvx] [-o OPTION] -c TEXT [NAME [ARG]...]`,
 /// `sh [OPTION]... FILE [ARG]...`, or `sh [OPTION]...`, which reads the script from standard input.
 pub struct ShellImage(Start);
@@ -253,9 +250,13 @@ impl Shell {
             let exported = self.state.variables.export(b"PWD");
             self.check_memory(exported).await?;
         }
+        // Scripts look for programs in its directories; those of toolchains are in this one. It is exported once a script
+        // sets it.
         let has_path = self.state.variables.get(b"PATH").is_some();
         if !has_path && self.guest.machine().kernel_version() > 7 {
-            self.set(b"PATH", DEFAULT_PATH).await?;
+            if let Err(error) = self.state.variables.set(b"PATH", *b"/bin") {
+                return self.fail(&error.to_string()).await;
+            }
         }
         Ok(())
     }

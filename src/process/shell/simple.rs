@@ -6,7 +6,7 @@ use super::builtin::{self, Builtin};
 use super::context::{Before, Leave, Run, Shell};
 use super::deep::DeepFuture;
 use super::held::Words;
-use super::image::{DEFAULT_PATH, Part, ShellImage};
+use super::image::{Part, ShellImage};
 use super::redirect::Saved;
 use super::state::Function;
 use super::tree::{Command, Kind, Simple, Word};
@@ -270,16 +270,6 @@ impl Shell {
         Ok(self.spawn_shell(ShellImage::new().found(), request).ok())
     }
 
-    /// `PATH`, if the script has set it: what it is otherwise stands for the programs of toolchains, and is searched by
-    /// their names.
-    fn search_path(&self) -> Option<Vec<u8>> {
-        if self.guest.machine().kernel_version() < 11 {
-            return None;
-        }
-        let path = self.state.variables.get(b"PATH").filter(|path| ***path != *DEFAULT_PATH)?;
-        Some(path.to_vec())
-    }
-
     fn spawn(&mut self, words: &[Vec<u8>], actions: &[FdAction]) -> Result<Pid, (Errno, String)> {
         let Ok(program) = std::str::from_utf8(&words[0]) else {
             return Err((Errno::Noent, Errno::Noent.to_string()));
@@ -288,7 +278,6 @@ impl Shell {
             program: program.to_owned(),
             args: words.to_vec(),
             environ: self.state.variables.environ(),
-            search_path: self.search_path(),
             inherit: true,
             actions: actions.to_vec(),
             ..SpawnRequest::default()

@@ -197,3 +197,14 @@ fn report_to_dev_stdout_is_appended() {
         assert!(run(folder.path(), &[&option, "wc", "note.txt"]).status.success(), "{name}");
     }
 }
+
+/// Regression: the tapes `run` and `run.partial` removed each other's contents.
+#[test]
+fn tape_with_a_name_that_belongs_to_another_is_refused() {
+    let folder = scratch();
+    for name in ["run.partial", "run.cas"] {
+        let output = call(folder.path(), &["record", "--tape", name, "--", "true"]);
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(stderr(&output).contains("belong to the tape NAME"), "{}", stderr(&output));
+    }
+}

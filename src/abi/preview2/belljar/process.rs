@@ -94,7 +94,6 @@ fn start(process: &mut Process, handed: &mut Handed, command: &mut Command) -> R
         program: std::mem::take(&mut command.program),
         args,
         environ,
-        search_path: None,
         current_dir: command.current_dir.take(),
         inherit: true,
         actions: std::mem::take(&mut handed.actions),

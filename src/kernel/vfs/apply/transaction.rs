@@ -5,7 +5,7 @@
 //! [`Transaction::roll_back`] can restore it. A replaced file exists at every moment, in its old version or the
 //! new one.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::sync::Arc;
 
@@ -57,19 +57,19 @@ impl From<StepError> for Failure {
 
 /// The stamps of files to which writing gave or took a name, by inode.
 #[derive(Default)]
-pub(super) struct Touched(HashMap<u64, u64>);
+pub(super) struct Touched(HashSet<(u64, u64)>);
 
 impl Touched {
     /// Records the present stamp of `path`.
     pub fn note(&mut self, tree: &dyn Tree, path: &VPath) {
         if let Ok(stat) = tree.stat(path) {
-            self.0.insert(stat.inode, stat.stamp);
+            self.0.insert((stat.inode, stat.stamp));
         }
     }
 
     fn allow(&self, before: &Stat, now: &Stat) -> bool {
         is_same(before, now)
-            && (before.stamp == now.stamp || self.0.get(&now.inode) == Some(&now.stamp))
+            && (before.stamp == now.stamp || self.0.contains(&(now.inode, now.stamp)))
     }
 }
 

@@ -316,3 +316,44 @@ fn content_whose_old_name_the_user_replaced_is_not_lost() {
     }
     assert!(seen > 10 && refused > 3, "{seen} {refused}");
 }
+
+/// Overlay file systems do not rename directories of a lower layer. A directory that a file replaces was then removed
+/// without a backup, and its recovery was refused although nobody had changed anything.
+#[test]
+fn removed_directory_that_a_file_replaces_is_recovered_where_directories_cannot_be_renamed() {
+    let mut taken_back = 0;
+    for number in 0..40 {
+        let folder = tempfile::tempdir().unwrap();
+        let (disk, journals) = (folder.path().join("disk"), folder.path().join("journals"));
+        fs::create_dir_all(disk.join("d/inner")).unwrap();
+        fs::write(disk.join("d/f"), "old").unwrap();
+        let before = on_disk(&disk);
+        let mut overlay = Overlay::new(VfsLimits::default(), 1);
+        let host = Source::Host(std::sync::Arc::new(HostDir::open(&disk).unwrap()));
+        overlay.mount("/w", host, false, Mtimes::Fixed(1), 1).unwrap();
+        let base = overlay.host_base();
+        overlay.unlink(base, "w/d/f").unwrap();
+        overlay.remove_dir(base, "w/d/inner", 2).unwrap();
+        overlay.remove_dir(base, "w/d", 2).unwrap();
+        overlay.write("/w/d", b"new", 2).unwrap();
+        let count = std::sync::atomic::AtomicUsize::new(0);
+        let through = Asking::through(move |_, operation| {
+            if matches!(&operation, Operation::Rename(from, _) if matches!(from.as_str(), "d" | "d/inner"))
+            {
+                return Err(std::io::ErrorKind::CrossesDevices.into());
+            }
+            match count.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
+                before if before < number => Ok(()),
+                _ => Err(std::io::Error::other("killed")),
+            }
+        });
+        let opened = Journals::open(&journals).unwrap().decorated(through.clone());
+        let _ = overlay.apply_through(Some(&opened), &(), &|host| through(host));
+        drop(opened);
+        let recovered = recover(&disk, &journals, OnChanged::Refuse).unwrap();
+        let is_new = fs::read_to_string(disk.join("d")).is_ok_and(|text| text == "new");
+        assert!(is_new || on_disk(&disk) == before, "{number}: {recovered:?}");
+        taken_back += usize::from(!is_new && !recovered.is_empty());
+    }
+    assert!(taken_back > 5, "{taken_back}");
+}

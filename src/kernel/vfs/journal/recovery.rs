@@ -122,7 +122,7 @@ impl Begun<'_> {
             match undo.unwrap_or_else(|error| Undo::Not(ChangedKind::Unseen(error.to_string()))) {
                 Undo::Nowhere(dir) => drop(gone.insert(dir)),
                 Undo::Restore | Undo::MakeDir(_) => {
-                    gone.extend(self.no_dir_above(path, &removed_dirs)?);
+                    gone.extend(self.no_dir_above(path, &removed_dirs, &is_ours)?);
                 }
                 // The path now has the result of another step, which is examined there.
                 Undo::Not(ChangedKind::Changed)
@@ -171,15 +171,18 @@ impl Begun<'_> {
     }
 
     /// The parent of `path`, if it is not a directory and taking back one of `removed_dirs` does not make it one.
+    /// `is_ours` tells what a step put in place.
     fn no_dir_above(
         &self,
         path: &VPath,
         removed_dirs: &HashMap<&VPath, usize>,
+        is_ours: &impl Fn(&VPath) -> bool,
     ) -> io::Result<Option<VPath>> {
         let Some((dir, _)) = path.split_last() else { return Ok(None) };
+        let is_known = !self.staged.is_empty();
         let will_be = match removed_dirs.get(&dir) {
-            // Anything in its way is reported for that step.
-            Some(index) => self.undo_of(*index)? != Undo::Clear,
+            // Anything in its way is reported for that step. What was put there instead is taken back first.
+            Some(index) => self.undo_of(*index)? != Undo::Clear || is_known && is_ours(&dir),
             None => false,
         };
         Ok(if will_be || self.tree.is_dir(&dir)? { None } else { Some(dir) })
@@ -384,9 +387,7 @@ impl Begun<'_> {
                     (Some(_), _, None) if is_known => Undo::Restore,
                     // Nothing was put in place, and the backup is a further name of what is there, unless somebody put
                     // something else there: then it is the old file's last one.
-                    (Some(kept), Some(_), Some(stat))
-                        if kept.inode != 0 && !is_same_file(&kept, &stat) =>
-                    {
+                    (Some(kept), Some(_), Some(stat)) if !is_same_file(&kept, &stat) => {
                         Undo::Not(ChangedKind::Changed)
                     }
                     (None, ..) | (_, _, None) | (_, Some(_), _) => Undo::Clear,
@@ -452,7 +453,9 @@ impl Begun<'_> {
     }
 }
 
-/// Whether two names are the same file, as far as the host says.
+/// Whether two names are the same file, as far as the host says. On an overlay file system, a file of a lower layer can
+/// get another inode number with a further name.
 fn is_same_file(one: &Stat, other: &Stat) -> bool {
-    one.inode != 0 && one.inode == other.inode
+    let looks = |stat: &Stat| (stat.file_type, stat.size, stat.mtime_ns);
+    one.inode != 0 && one.inode == other.inode || looks(one) == looks(other)
 }
