@@ -125,8 +125,8 @@ fn component_that_splices_beside_a_sleeping_process_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let guest = package().join("tests/guests/preview2_calls.wasm");
     std::fs::copy(guest, folder.path().join("p.wasm")).unwrap();
-    let lines: String = (0..4000).map(|number| format!("{number:05}\n")).collect();
-    std::fs::write(folder.path().join("in"), lines).unwrap();
+    let lines: Vec<String> = (0..4000).map(|number| format!("{number:05}\n")).collect();
+    std::fs::write(folder.path().join("in"), lines.concat()).unwrap();
     let calls = "out-blocking-splice o0 i0 6\n".repeat(4000);
     std::fs::write(folder.path().join("calls"), format!("stdin\nstdout\n{calls}")).unwrap();
     for shift in 0..3 {

@@ -253,10 +253,11 @@ impl Shell {
         // Scripts look for programs in its directories; those of toolchains are in this one. It is exported once a script
         // sets it.
         let has_path = self.state.variables.get(b"PATH").is_some();
-        if !has_path && self.guest.machine().kernel_version() > 7 {
-            if let Err(error) = self.state.variables.set(b"PATH", *b"/bin") {
-                return self.fail(&error.to_string()).await;
-            }
+        if !has_path
+            && self.guest.machine().kernel_version() > 7
+            && let Err(error) = self.state.variables.set(b"PATH", *b"/bin")
+        {
+            return self.fail(&error.to_string()).await;
         }
         Ok(())
     }

@@ -332,7 +332,7 @@ fn removed_directory_that_a_file_replaces_is_recovered_where_directories_cannot_
         let host = Source::Host(std::sync::Arc::new(HostDir::open(&disk).unwrap()));
         overlay.mount("/w", host, false, Mtimes::Fixed(1), 1).unwrap();
         let base = overlay.host_base();
-        overlay.unlink(base, "w/d/f").unwrap();
+        overlay.unlink(base, "w/d/f", 2).unwrap();
         overlay.remove_dir(base, "w/d/inner", 2).unwrap();
         overlay.remove_dir(base, "w/d", 2).unwrap();
         overlay.write("/w/d", b"new", 2).unwrap();
