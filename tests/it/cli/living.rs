@@ -7,7 +7,9 @@ use std::process::{Output, Stdio};
 
 use serde_json::Value;
 
-use crate::support::{bash, belljar, git_apply, has, stderr, stdout};
+#[cfg(unix)]
+use crate::support::bash;
+use crate::support::{belljar, git_apply, has, stderr, stdout};
 
 pub(super) struct Bench(tempfile::TempDir);
 
