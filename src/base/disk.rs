@@ -174,7 +174,7 @@ pub fn create_new_exclusive(path: &Path) -> Result<File, DiskError> {
         let file = create_new_private(path)?;
         let locked = file.try_lock().map_err(io::Error::from);
         locked.map_err(DiskError::new("take for writing", path))?;
-        // Somebody may have taken it for a leftover before it was locked.
+        // Another process may have removed it as a leftover before it was locked.
         if !is_at(&file, path) {
             let error = io::Error::other("another process has replaced it");
             return Err(DiskError::new("take for writing", path)(error));

@@ -42,10 +42,10 @@ fn expect_tape(path: &Path) -> Result<(), DiskError> {
     Err(DiskError::new("replace", path)(std::io::Error::other(why)))
 }
 
-/// Checks that `path` is no name that belongs to another tape: the two would remove each other's files.
+/// Checks that the tape `path` would not have the name of another tape's files: the two would remove each other's.
 ///
 /// # Errors
-/// It is.
+/// It would.
 fn expect_name(path: &Path) -> Result<(), DiskError> {
     if path.extension().is_none_or(|it| it != "partial" && it != "cas") {
         return Ok(());

@@ -131,8 +131,7 @@ fn blocking_write_and_flush(
 ) -> Answer<()> {
     let of = *process.resource(stream)?;
     trace!(process.guest, "{of}, len={}", bytes.len());
-    let answer = check_blocking(bytes.len() as u64)
-        .and_then(|()| Ok(process.guest.rest_if_busy()?))
+    let answer = begin_blocking(process, bytes.len() as u64)
         .and_then(|()| output::write(process, stream, bytes));
     process.stream_answer(answer)
 }
@@ -143,16 +142,16 @@ fn blocking_write_zeroes_and_flush(
 ) -> Answer<()> {
     let of = *process.resource(stream)?;
     trace!(process.guest, "{of}, len={len}");
-    let answer =
-        check_blocking(*len).and_then(|()| output::write(process, stream, &vec![0; *len as usize]));
+    let answer = begin_blocking(process, *len)
+        .and_then(|()| output::write(process, stream, &vec![0; *len as usize]));
     process.stream_answer(answer)
 }
 
-fn check_blocking(len: u64) -> Result<(), Failure> {
-    if len <= BLOCKING_WRITE_BYTES_MAX {
-        return Ok(());
+fn begin_blocking(process: &mut Process, len: u64) -> Result<(), Failure> {
+    if len > BLOCKING_WRITE_BYTES_MAX {
+        return Err(Halt::Trap("a blocking write has more than 4096 bytes").into());
     }
-    Err(Halt::Trap("a blocking write has more than 4096 bytes").into())
+    Ok(process.guest.rest_if_busy()?)
 }
 
 fn splice(process: &mut Process, (to, from, len): &(Output, Input, u64)) -> Answer<u64> {

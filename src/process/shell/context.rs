@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::state::{State, Traps, Variable};
 use crate::kernel::guest::Guest;
+use crate::kernel::machine::clock::BUSY_NS;
 use crate::kernel::machine::limits::Stop;
 use crate::kernel::process::Pid;
 
@@ -39,11 +40,8 @@ pub type Before = Vec<(Box<[u8]>, Option<Variable>)>;
 /// Instructions charged for a command.
 const COMMAND_FUEL: u64 = 1000;
 
-/// Commands between two turns.
+/// Commands between two turns, which take [`BUSY_NS`].
 const TURN_COMMANDS: u32 = 1000;
-
-/// The time that [`TURN_COMMANDS`] take, in nanoseconds.
-const TURN_NS: u64 = 10_000_000;
 
 /// A shell's process.
 pub struct Shell {
@@ -107,7 +105,7 @@ impl Shell {
         self.guest.spend(COMMAND_FUEL)?;
         if self.commands >= TURN_COMMANDS {
             self.commands = 0;
-            self.pass_turn(TURN_NS).await?;
+            self.pass_turn(BUSY_NS).await?;
         }
         Ok(())
     }

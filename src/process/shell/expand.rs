@@ -376,7 +376,7 @@ impl Shell {
         if let Err(error) = self.state.variables.set(name, value) {
             return self.fail(&error.to_string()).await;
         }
-        // As where it is in the environment, which it is in nearly all of them.
+        // Other systems nearly always have `PATH` in the environment, so that a shell exports what a script assigns.
         let is_path = name == b"PATH" && self.guest.machine().kernel_version() > 10;
         if self.state.options.allexport || is_path {
             let exported = self.state.variables.export(name);

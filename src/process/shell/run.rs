@@ -107,14 +107,25 @@ impl Shell {
 
     async fn start_parts(&mut self, parts: &[Arc<Command>], pids: &mut Vec<Pid>) -> Run {
         let mut input = None;
+        let started = self.start_connected(parts, pids, &mut input).await;
+        // After an error, the last part that was started would wait for ever for a reader.
+        if let Some(input) = input {
+            self.close(input);
+        }
+        started
+    }
+
+    /// Starts `parts`; `input` is where the next one reads.
+    async fn start_connected(
+        &mut self,
+        parts: &[Arc<Command>],
+        pids: &mut Vec<Pid>,
+        input: &mut Option<u32>,
+    ) -> Run {
         for (index, part) in parts.iter().enumerate() {
             let pipe = match (index + 1 < parts.len()).then(|| self.pipe()).transpose() {
                 Ok(pipe) => pipe,
                 Err(errno) => {
-                    // Otherwise the part before would wait for a reader for ever.
-                    if let Some(input) = input {
-                        self.close(input);
-                    }
                     return self.fail(&format!("Pipe call failed: {}", errno.meaning())).await;
                 }
             };
@@ -125,22 +136,14 @@ impl Shell {
                 Ok(None) => self.start_part(Part::Command(part.clone()), &actions).await.map(Some),
                 started => started,
             };
-            if let Some(input) = input {
+            if let Some(input) = input.take() {
                 self.close(input);
             }
-            input = pipe.map(|(reader, writer)| {
+            *input = pipe.map(|(reader, writer)| {
                 self.close(writer);
                 reader
             });
-            match started {
-                Ok(pid) => pids.extend(pid),
-                Err(leave) => {
-                    if let Some(input) = input {
-                        self.close(input);
-                    }
-                    return Err(leave);
-                }
-            }
+            pids.extend(started?);
         }
         Ok(())
     }

@@ -238,7 +238,7 @@ fn invalid_scripts_are_errors_and_never_panic() {
     }
 }
 
-/// Regression: the first part waited for a reader that nobody would start, which was reported as a deadlock.
+/// Regression: the first part waited for ever for a reader, which was reported as a deadlock.
 #[test]
 fn pipeline_that_runs_out_of_descriptors_ends() {
     let limits = Limits { open_files_max: 5, ..Limits::default() };

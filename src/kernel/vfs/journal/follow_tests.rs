@@ -9,7 +9,9 @@ use std::path::PathBuf;
 
 use super::format::{self as format, Content};
 use super::recovery::ChangedKind;
-use super::tests::{Asking, Operation, Scene, dying, half_written, recover, written_up_to};
+use super::tests::{
+    Asking, Operation, Scene, Through, dying, dying_where, half_written, recover, written_up_to,
+};
 use crate::kernel::vfs::test_trees::on_disk;
 use crate::kernel::vfs::*;
 
@@ -232,6 +234,20 @@ fn contents(disk: &std::path::Path) -> Vec<String> {
     all
 }
 
+/// An overlay over `disk`, at `/w`.
+fn over(disk: &std::path::Path) -> Overlay {
+    let mut overlay = Overlay::new(VfsLimits::default(), 1);
+    let host = Source::Host(std::sync::Arc::new(HostDir::open(disk).unwrap()));
+    overlay.mount("/w", host, false, Mtimes::Fixed(1), 1).unwrap();
+    overlay
+}
+
+/// Applies `overlay`, with its journal in `journals`; it may be killed.
+fn apply_through(overlay: &mut Overlay, journals: &std::path::Path, through: &Through) {
+    let opened = Journals::open(journals).unwrap().decorated(through.clone());
+    let _ = overlay.apply_through(Some(&opened), &(), &|host| through(host));
+}
+
 /// The user removed the directory that a moved file came from, or the temporaries of that directory alone.
 #[test]
 fn moved_file_is_kept_whatever_else_was_removed() {
@@ -250,16 +266,11 @@ fn moved_file_is_kept_whatever_else_was_removed() {
             }
             fs::write(disk.join("g/f"), "precious").unwrap();
             fs::write(disk.join("d/o"), "other").unwrap();
-            let mut overlay = Overlay::new(VfsLimits::default(), 1);
-            let host = Source::Host(std::sync::Arc::new(HostDir::open(&disk).unwrap()));
-            overlay.mount("/w", host, false, Mtimes::Fixed(1), 1).unwrap();
+            let mut overlay = over(&disk);
             let base = overlay.host_base();
             overlay.rename((base, "w/g/f"), (base, "w/d/m"), 2).unwrap();
             overlay.write("/w/d/o", b"new", 2).unwrap();
-            let through = dying(number).0;
-            let opened = Journals::open(&journals).unwrap().decorated(through.clone());
-            let _ = overlay.apply_through(Some(&opened), &(), &|host| through(host));
-            drop(opened);
+            apply_through(&mut overlay, &journals, &dying(number).0);
             if disk.join("g/f").exists() {
                 // Whoever removes it removes the file itself.
                 continue;
@@ -291,17 +302,12 @@ fn content_whose_old_name_the_user_replaced_is_not_lost() {
             fs::create_dir(&disk).unwrap();
             fs::write(disk.join("a"), "first").unwrap();
             fs::write(disk.join("b"), "second").unwrap();
-            let mut overlay = Overlay::new(VfsLimits::default(), 1);
-            let host = Source::Host(std::sync::Arc::new(HostDir::open(&disk).unwrap()));
-            overlay.mount("/w", host, false, Mtimes::Fixed(1), 1).unwrap();
+            let mut overlay = over(&disk);
             let base = overlay.host_base();
             for (from, to) in [("w/a", "w/t"), ("w/b", "w/a"), ("w/t", "w/b")] {
                 overlay.rename((base, from), (base, to), 2).unwrap();
             }
-            let through = dying(number).0;
-            let opened = Journals::open(&journals).unwrap().decorated(through.clone());
-            let _ = overlay.apply_through(Some(&opened), &(), &|host| through(host));
-            drop(opened);
+            apply_through(&mut overlay, &journals, &dying(number).0);
             let shown = fs::read_to_string(disk.join("a")).unwrap();
             fs::write(disk.join("mine"), "mine").unwrap();
             fs::rename(disk.join("mine"), disk.join("b")).unwrap();
@@ -318,7 +324,7 @@ fn content_whose_old_name_the_user_replaced_is_not_lost() {
 }
 
 /// Overlay file systems do not rename directories of a lower layer. A directory that a file replaces was then removed
-/// without a backup, and its recovery was refused although nobody had changed anything.
+/// without a backup, and its recovery was refused although nothing had changed since.
 #[test]
 fn removed_directory_that_a_file_replaces_is_recovered_where_directories_cannot_be_renamed() {
     let mut taken_back = 0;
@@ -328,28 +334,14 @@ fn removed_directory_that_a_file_replaces_is_recovered_where_directories_cannot_
         fs::create_dir_all(disk.join("d/inner")).unwrap();
         fs::write(disk.join("d/f"), "old").unwrap();
         let before = on_disk(&disk);
-        let mut overlay = Overlay::new(VfsLimits::default(), 1);
-        let host = Source::Host(std::sync::Arc::new(HostDir::open(&disk).unwrap()));
-        overlay.mount("/w", host, false, Mtimes::Fixed(1), 1).unwrap();
+        let mut overlay = over(&disk);
         let base = overlay.host_base();
         overlay.unlink(base, "w/d/f", 2).unwrap();
         overlay.remove_dir(base, "w/d/inner", 2).unwrap();
         overlay.remove_dir(base, "w/d", 2).unwrap();
         overlay.write("/w/d", b"new", 2).unwrap();
-        let count = std::sync::atomic::AtomicUsize::new(0);
-        let through = Asking::through(move |_, operation| {
-            if matches!(&operation, Operation::Rename(from, _) if matches!(from.as_str(), "d" | "d/inner"))
-            {
-                return Err(std::io::ErrorKind::CrossesDevices.into());
-            }
-            match count.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
-                before if before < number => Ok(()),
-                _ => Err(std::io::Error::other("killed")),
-            }
-        });
-        let opened = Journals::open(&journals).unwrap().decorated(through.clone());
-        let _ = overlay.apply_through(Some(&opened), &(), &|host| through(host));
-        drop(opened);
+        let is_of_lower = |operation: &Operation| matches!(operation, Operation::Rename(from, _) if matches!(from.as_str(), "d" | "d/inner"));
+        apply_through(&mut overlay, &journals, &dying_where(number, is_of_lower).0);
         let recovered = recover(&disk, &journals, OnChanged::Refuse).unwrap();
         let is_new = fs::read_to_string(disk.join("d")).is_ok_and(|text| text == "new");
         assert!(is_new || on_disk(&disk) == before, "{number}: {recovered:?}");

@@ -274,7 +274,7 @@ impl Begun<'_> {
     pub fn take_back(&self) -> TakenBack {
         let mut taken = TakenBack::default();
         let unseen = self.unseen();
-        let may_be_lost = unseen.as_ref().map_or(true, |unseen| !unseen.is_empty());
+        let may_be_lost = !unseen.as_ref().is_ok_and(HashMap::is_empty);
         let unseen = unseen.unwrap_or_default();
         for (index, step) in self.plan.steps.iter().enumerate().rev() {
             let is_new = || match step {
@@ -385,8 +385,8 @@ impl Begun<'_> {
                 match (look(backup)?, look(temporary)?, look(path)?) {
                     (None, None, Some(stat)) if is_made(&stat) => Undo::Not(ChangedKind::Lost),
                     (Some(_), _, None) if is_known => Undo::Restore,
-                    // Nothing was put in place, and the backup is a further name of what is there, unless somebody put
-                    // something else there: then it is the old file's last one.
+                    // Nothing was put in place. If the backup is not a further name of what is there, the user has
+                    // replaced the file, and the backup is its last name.
                     (Some(kept), Some(_), Some(stat)) if !is_same_file(&kept, &stat) => {
                         Undo::Not(ChangedKind::Changed)
                     }

@@ -132,9 +132,18 @@ impl Tree for Asking {
 
 /// Allows operations up to this number and none after it, as if killed.
 pub(super) fn dying(number: usize) -> (Through, Arc<AtomicUsize>) {
+    dying_where(number, |_| false)
+}
+
+/// As [`dying`], where the file system refuses some operations.
+pub(super) fn dying_where(
+    number: usize,
+    is_refused: impl Fn(&Operation) -> bool + Send + Sync + 'static,
+) -> (Through, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
     let counted = count.clone();
-    let may = move |_: &HostDir, _| match counted.fetch_add(1, Ordering::Relaxed) {
+    let may = move |_: &HostDir, operation| match counted.fetch_add(1, Ordering::Relaxed) {
+        _ if is_refused(&operation) => Err(io::ErrorKind::CrossesDevices.into()),
         before if before < number => Ok(()),
         _ => Err(io::Error::other("killed")),
     };

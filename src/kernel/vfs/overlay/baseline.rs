@@ -403,8 +403,8 @@ impl Baseline {
             }
             Err(errno) => {
                 // A pipe, device or socket is never opened.
-                let is_file = |found: Examined| found.stat.file_type == FileType::RegularFile;
-                let is_lost = self.disk().examine(path).is_ok_and(|found| !is_file(found));
+                let is_other = |found: Examined| found.stat.file_type != FileType::RegularFile;
+                let is_lost = self.disk().examine(path).is_ok_and(is_other);
                 Err(if is_lost { self.lost(path) } else { errno })
             }
         }

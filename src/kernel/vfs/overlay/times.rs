@@ -224,9 +224,8 @@ impl Overlay {
         }
         let carried = || self.nodes.iter().map(|(_, node)| node).filter(|it| it.carries_times());
         let is_set = |node: &&Node| node.times_of == TimesOf::Guest;
-        let written: HashSet<u64> =
-            carried().filter(|node| !is_set(node)).map(|node| node.times.mtim).collect();
-        let first_written = written.iter().min().copied();
+        let first_written =
+            carried().filter(|node| !is_set(node)).map(|node| node.times.mtim).min();
         let set = carried().filter(is_set).flat_map(|node| {
             let is_past = move |ns: &u64| is_of_clock(*ns, start, node.times.ctim);
             [node.times.mtim, node.times.atim].into_iter().filter(is_past)
