@@ -266,7 +266,11 @@ impl Sandbox {
 
     /// Copies a file or tree of the sandbox to the host.
     fn copy_out(&self, py: Python<'_>, from: &str, to: PathBuf) -> PyResult<usize> {
-        let copied = self.slot.with(py, |sandbox| sandbox.copy_out(from, &to))?;
+        let copied = self.slot.with(py, |sandbox| {
+            let journals = belljar::cli::journals().map_err(|error| format!("{error:#}"))?;
+            Ok::<_, String>(sandbox.copy_out_journaled(from, &to, &journals, &()))
+        })?;
+        let copied = copied.map_err(|error| errors::raise(py, "Error", (error,)))?;
         Ok(copied.map_err(|error| errors::of_copy(py, &error))?.files)
     }
 

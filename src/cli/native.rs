@@ -51,7 +51,12 @@ pub fn run(args: &NativeArgs) -> Result<u8> {
     }
     before_opening(&args.root, args.quiet)?;
     let request = request(args)?;
-    let files = if args.apply { SubprocessFiles::on_disk() } else { SubprocessFiles::in_overlay() };
+    let quiet = args.quiet;
+    let files = if args.apply {
+        SubprocessFiles::on_disk().write_by(move |vfs| Ok(changes::write(vfs, quiet)?))
+    } else {
+        SubprocessFiles::in_overlay()
+    };
     let files = args.ignore.iter().cloned().fold(files, SubprocessFiles::ignore);
     // The time that the program takes is not on the tape: a replay would take it again.
     let bench = Testbench::builder()

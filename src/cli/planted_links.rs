@@ -8,6 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::Result;
 
 use super::args::groups::MountArgs;
+use super::args::values::Worktree;
 use super::exit::Usage;
 use crate::base::disk;
 use crate::sandbox::{MountSource, SandboxMount};
@@ -48,27 +49,42 @@ impl Folders {
     /// # Errors
     /// [`Usage`].
     pub fn check(&self, option: &str, path: &Path) -> Result<()> {
-        let Some(named) = lexical(path) else { return Ok(()) };
-        for folder in &self.0 {
-            let Some(base) = lexical(folder) else { continue };
-            if named == base || !named.starts_with(&base) {
-                continue;
-            }
-            let (Ok(real), Ok(real_base)) = (disk::canonical(path), disk::canonical(folder)) else {
-                continue;
-            };
-            if !real.starts_with(&real_base) {
-                let (path, real) = (path.display(), real.display());
-                return Err(Usage(format!(
-                    "{option}: {path} leads out of {} by a symbolic link, which a program may have \
-                     put there; if that is intended, name {real}",
-                    folder.display()
-                ))
-                .into());
-            }
-        }
-        Ok(())
+        let Some((folder, real)) = self.left_by(path) else { return Ok(()) };
+        let (path, folder, real) = (path.display(), folder.display(), real.display());
+        Err(Usage(format!(
+            "{option}: {path} leads out of {folder} by a symbolic link, which a program may have put there; if that is \
+             intended, name {real}"
+        ))
+        .into())
     }
+
+    /// The directory in which `path` lies by name, and where a link leads it outside.
+    pub fn left_by(&self, path: &Path) -> Option<(&Path, PathBuf)> {
+        let named = lexical(path)?;
+        let real = disk::canonical(path).ok()?;
+        self.0.iter().find_map(|folder| {
+            let base = lexical(folder)?;
+            let lies_in = named != base && named.starts_with(&base);
+            let is_left = lies_in && !real.starts_with(disk::canonical(folder).ok()?);
+            is_left.then(|| (folder.as_path(), real.clone()))
+        })
+    }
+}
+
+/// Refuses directories to mount that lie in another one by name, and to which a link leads out of that.
+///
+/// # Errors
+/// [`Usage`].
+pub fn check_folders(args: &MountArgs) -> Result<()> {
+    let folders = Folders::of(args);
+    if let Some(Worktree { host, .. }) = args.worktree.as_ref().filter(|it| !it.read_only) {
+        folders.check("--worktree", host)?;
+    }
+    // A read-only mount can be a link of the user's own.
+    for mount in args.dir.iter().filter(|mount| !mount.read_only) {
+        folders.check("--dir", &mount.host)?;
+    }
+    Ok(())
 }
 
 /// The absolute path without `.` and `..`, as if there were no links.

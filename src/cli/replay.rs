@@ -212,10 +212,15 @@ fn find(
         let bytes = TapeStore::of(&args.tape).get(digest?, MODULE_BYTES_MAX).ok()?;
         Module::from_bytes(name, bytes).ok()
     };
+    // A recording needs nothing of the project that it is replayed in.
+    let (toolchains, unread) = match setup::toolchains(&args.toolchain) {
+        Ok(toolchains) => (Some(toolchains), None),
+        Err(error) => (setup::named_toolchains(&args.toolchain).ok(), Some(error)),
+    };
     // Names, never paths: the tape is not trusted. The first program's name can differ from its module's.
     let callable = [Some(name), named.and_then(Path::to_str)];
     let by_name = || {
-        let toolchains = setup::toolchains(&args.toolchain).ok()?;
+        let toolchains = toolchains.as_ref()?;
         let all = callable.into_iter().flatten().flat_map(|name| toolchains.all(name));
         all.filter_map(|resolved| resolved.module().ok()).find(is_it)
     };
@@ -231,9 +236,12 @@ fn find(
         if let Some(path) = args.module.last() {
             return format!("--module {} is not the recorded module", path.display());
         }
+        let unread = unread.map_or_else(String::new, |error| {
+            format!("; not looked for in all toolchains: {error:#}")
+        });
         format!(
             "cannot find the recorded module of {name} (digest {}); name it with --module, or its \
-             directory with --toolchain, or record with --embed-program",
+             directory with --toolchain, or record with --embed-program{unread}",
             digest.map_or_else(|| "unknown".to_owned(), |digest| digest.to_string())
         )
     })

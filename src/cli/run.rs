@@ -15,7 +15,7 @@ use super::host_paths::View;
 use super::loaded::Loads;
 use super::options;
 use super::overtime::Overtime;
-use super::planted_links::Folders;
+use super::planted_links::{Folders, check_folders};
 use super::record::Recording;
 use super::recover::before_opening;
 use super::replaceable::{Written, expect_apart};
@@ -60,10 +60,7 @@ pub fn check_paths(args: &RunArgs, record: Option<&RecordArgs>) -> Result<()> {
     }
     written.extend(record.map(|record| ("--tape", &*record.tape)));
     expect_apart(&written)?;
-    // A read-only mount can be a link of the user's own.
-    for mount in args.mounts.dir.iter().filter(|mount| !mount.read_only) {
-        folders.check("--dir", &mount.host)?;
-    }
+    check_folders(&args.mounts)?;
     match record {
         Some(record) => folders.check("--tape", &record.tape),
         None => Ok(()),

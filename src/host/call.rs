@@ -13,6 +13,7 @@ use super::io::{self, Done, Halt};
 use super::json;
 #[cfg(feature = "http")]
 use super::net::Asked;
+use super::net_calls::NetCall;
 use super::policy::Blocked;
 use super::reply::CallReply;
 use super::session::HostHandle;
@@ -90,6 +91,18 @@ struct Answered {
 impl Answered {
     fn by(by: &'static str, result: Result<Value, HostError>) -> Self {
         Self { result, by, done_as: None, amended: false, taped: None }
+    }
+
+    /// What [`NetCalls::answer`](super::NetCalls::answer) answers to the operation `name`.
+    fn kept(name: &str, kept: Result<String, String>) -> Self {
+        match kept {
+            Err(why) => Self::by(BY_HOST, Err(HostError::failed(name, why))),
+            Ok(answer) => {
+                let answered_by = BY_HOST.to_owned();
+                let taped = TapedCall { answer, answered_by, ..TapedCall::default() };
+                Self { taped: Some(taped), ..Self::by(BY_HOST, Ok(Value::Null)) }
+            }
+        }
     }
 }
 
@@ -192,15 +205,29 @@ impl Caller {
 
     async fn answer(&mut self, call: &HostCall) -> Result<Answered, Stop> {
         let name = call.name.as_str();
-        let mut answered = match self.host.taped(self.guest.pid(), name) {
-            None => self.answer_anew(name, &call.params).await?,
-            Some(Err(error)) => Answered::by(BY_HOST, Err(error)),
-            Some(Ok(taped)) => self.answer_again(name, taped).await?,
+        let pid = self.guest.pid();
+        // What has wrong parameters does not reach the network.
+        let net = self.host.net_calls(name);
+        let net = net.and_then(|calls| Some((calls, parse(name, &call.params).ok()?)));
+        let net = net.as_ref().map(|(calls, params)| (calls, NetCall { pid: pid.0, name, params }));
+        let mut answered = if let Some(kept) = net.and_then(|(calls, call)| calls.answer(call)) {
+            Answered::kept(name, kept)
+        } else {
+            match self.host.taped(pid, name) {
+                None => self.answer_anew(name, &call.params).await?,
+                Some(Err(error)) => Answered::by(BY_HOST, Err(error)),
+                Some(Ok(taped)) => self.answer_again(name, taped).await?,
+            }
         };
         let limit_bytes = self.answer_bytes_max();
         if answered.taped.is_none() && answer(&answered.result).len() as u64 > limit_bytes {
             let (name, what) = (name.to_owned(), "the answer".to_owned());
             answered.result = Err(HostError::TooLong { name, what, limit_bytes });
+        }
+        if let Some((calls, call)) = net
+            && answered.taped.is_none()
+        {
+            calls.keep(call, &answer(&answered.result));
         }
         Ok(answered)
     }

@@ -15,6 +15,7 @@ mod json;
 mod mock;
 #[cfg(feature = "http")]
 mod net;
+mod net_calls;
 mod pattern;
 mod policy;
 mod policy_file;
@@ -35,6 +36,7 @@ pub use capability::{Capability, Manifest, Operation};
 pub use error::HostError;
 pub use json::parse as parse_json;
 pub use mock::{HostMock, MockCall, NoMockScope};
+pub use net_calls::{NetCall, NetCalls};
 pub use pattern::{CommandPattern, Match, PatternError};
 pub use policy::{Blocked, CommandPolicy, PreHook};
 pub use policy_file::PolicyError;

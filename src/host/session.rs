@@ -13,6 +13,7 @@ use super::error::HostError;
 use super::mock::{HostMock, MockCall, Mocks, NoMockScope};
 #[cfg(feature = "http")]
 use super::net::Net;
+use super::net_calls::{NetCalls, is_net_call};
 use super::pattern::Commands;
 use super::policy::{Blocked, CommandPolicy};
 use super::taped::{TapedCall, TapedCalls};
@@ -94,6 +95,7 @@ pub(super) struct State {
     decisions: HashMap<(usize, Vec<Vec<u8>>), bool>,
     /// Answers to replay.
     taped: Option<TapedCalls>,
+    net_calls: Option<Arc<dyn NetCalls>>,
 }
 
 /// A running command.
@@ -299,6 +301,16 @@ impl HostHandle {
                 bridge.list_tools().map_err(|message| HostError::bridge("tool.list", message))
             }
         }
+    }
+
+    /// Sets what keeps the calls of `net.http`, `net.read` and `net.close` that programs make, or answers them.
+    pub fn set_net_calls(&self, calls: Arc<dyn NetCalls>) {
+        self.state().net_calls = Some(calls);
+    }
+
+    /// What keeps calls of the operation `name`, or answers them.
+    pub(super) fn net_calls(&self, name: &str) -> Option<Arc<dyn NetCalls>> {
+        self.state().net_calls.clone().filter(|_| is_net_call(name))
     }
 
     /// The value that the program set with `runtime.set_result`.

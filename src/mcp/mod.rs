@@ -15,6 +15,7 @@ mod client;
 mod environment;
 mod error;
 pub mod http;
+mod net;
 mod outputs;
 mod policy;
 mod policy_file;

@@ -10,8 +10,9 @@ use serde_json::{Map, Value};
 use super::call::Call;
 use super::client::Client;
 use super::environment::{Environment, Loaded};
+use super::net::{Request, TapedRequest, TapedRequests, Waiting};
 use super::policy::{Policy, PolicyError};
-use super::server::{Server, ServerError};
+use super::server::{Server, ServerError, Taped};
 use super::tape::{CAPABILITY, DROP, Params, START, Start};
 use crate::Overlay;
 use crate::kernel::vfs::{Applied, TapedTree, TapedTreeError};
@@ -119,24 +120,29 @@ pub async fn replay(
         };
         // A withheld text is one that cannot be compared, or no call that can be made.
         let (params, result) = (text(params)?, text(result)?);
-        if operation == START {
+        // A client can call tools of any names.
+        if operation == START
+            && let Some(environment) = environment.take()
+        {
             let start: Start = parsed(&params).map_err(wrong)?;
             let mut policy = Policy::of_texts(path, &start.texts)?;
             policy.bounds.timeout_ms_max = TIMEOUT_MS;
-            let environment =
-                environment.take().ok_or_else(|| wrong("a second start".to_owned()))?;
-            let server = Server::replaying(
-                policy,
-                Box::new(WritesNothing(environment)),
-                tree.clone(),
-                start.exact_names,
-            )?;
-            replay = Some(Replay::new(server));
+            let requests = TapedRequests::default();
+            let (tree, exact_names) = (tree.clone(), start.exact_names);
+            let taped = Taped { tree, exact_names, requests: requests.clone() };
+            let environment = Box::new(WritesNothing(environment));
+            replay = Some(Replay::new(Server::replaying(policy, environment, taped)?, requests));
             continue;
         }
         let params: Params = parsed(&params).map_err(wrong)?;
-        let result: Value = parsed(&result).map_err(wrong)?;
         let replay = replay.as_mut().ok_or_else(|| wrong("a call before the start".to_owned()))?;
+        if let Some(Request { sandbox, pid, params: asked }) = params.request {
+            let name = operation.clone();
+            let request = TapedRequest { name, pid, params: asked, answer: result };
+            replay.waiting.entry((params.client, sandbox)).or_default().push(request);
+            continue;
+        }
+        let result: Value = parsed(&result).map_err(wrong)?;
         replay.make(record.seq, operation, params, result).await?;
     }
     Ok(replay.map(|replay| replay.done).unwrap_or_default())
@@ -154,6 +160,9 @@ struct Replay {
     applied: BTreeSet<(u64, String)>,
     /// Outputs that real time ended, by client and sandbox.
     cut: BTreeSet<(u64, String, u64)>,
+    /// What programs requested from the network, until the call that ran them.
+    waiting: Waiting,
+    requests: TapedRequests,
     done: ReplayedCalls,
 }
 
@@ -167,9 +176,11 @@ enum Plan {
 }
 
 impl Replay {
-    fn new(server: Arc<Server>) -> Self {
+    fn new(server: Arc<Server>, requests: TapedRequests) -> Self {
         Self {
             server,
+            requests,
+            waiting: Waiting::default(),
             clients: HashMap::new(),
             applied: BTreeSet::new(),
             cut: BTreeSet::new(),
@@ -184,17 +195,23 @@ impl Replay {
         params: Params,
         expected: Value,
     ) -> Result<(), CallReplayError> {
-        let Params { client: number, arguments, consent } = params;
+        let Params { client: number, arguments, consent, .. } = params;
         let server = self.server.clone();
         let client = self.clients.entry(number).or_insert_with(|| server.connect_as(number));
         let client = client.clone();
         let Value::Object(mut words) = arguments.clone() else { return Ok(()) };
-        if tool == DROP {
+        if tool == DROP && expected.is_null() {
             // It may have been dropped by a call as well.
             let _ = client.call("sandbox_drop", words, &Call::new()).await;
             return Ok(());
         }
-        let plan = self.plan(number, tool, &arguments, &expected);
+        let id = arguments.get("sandbox").and_then(Value::as_str).unwrap_or_default();
+        let requests = self.waiting.remove(&(number, id.to_owned())).unwrap_or_default();
+        let mut plan = self.plan(number, tool, &arguments, &expected);
+        if plan == Plan::Compare && requests.iter().any(TapedRequest::is_withheld) {
+            plan = Plan::Make;
+        }
+        self.requests.begin(requests);
         if plan == Plan::LeaveOut {
             if expected.get("undone") == Some(&Value::Bool(true)) {
                 self.leave_out_output(number, &client, &arguments, &expected).await;

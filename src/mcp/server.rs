@@ -11,9 +11,11 @@ use tokio::sync::Semaphore;
 use super::budget::Budget;
 use super::client::Client;
 use super::environment::{Environment, Loaded};
+use super::net::{Recorded, TapedRequests};
 use super::policy::{Folder, Policy};
 use super::tape::CallTape;
 use crate::HostDir;
+use crate::host::NetCalls;
 use crate::kernel::vfs::{Layer, TapedLayer, TapedTree, VPath};
 use crate::sandbox::Directory;
 
@@ -36,8 +38,16 @@ pub struct Server {
 enum Roots {
     /// By name, opened once.
     Host(HashMap<String, HostDir>),
-    /// On the tape that is replayed, and whether names in them are found only in their stored spelling.
-    Taped(Arc<TapedTree>, bool),
+    /// On the tape that is replayed.
+    Taped(Taped),
+}
+
+/// What is outside of the server, on the tape that is replayed.
+pub(super) struct Taped {
+    pub tree: Arc<TapedTree>,
+    /// Whether names in directories are found only in their stored spelling.
+    pub exact_names: bool,
+    pub requests: TapedRequests,
 }
 
 /// A directory beneath one of the policy.
@@ -94,14 +104,13 @@ impl Server {
         Self::with(policy, environment, tape, Roots::Host(roots))
     }
 
-    /// A server that replays the calls on a tape, with the directories in `tree`.
+    /// A server that replays the calls on a tape.
     pub(super) fn replaying(
         policy: Policy,
         environment: Box<dyn Environment>,
-        tree: Arc<TapedTree>,
-        exact_names: bool,
+        taped: Taped,
     ) -> Result<Arc<Self>, ServerError> {
-        Self::with(policy, environment, None, Roots::Taped(tree, exact_names))
+        Self::with(policy, environment, None, Roots::Taped(taped))
     }
 
     fn with(
@@ -186,6 +195,15 @@ impl Server {
         *self.loaded.lock().unwrap_or_else(PoisonError::into_inner) = loaded;
     }
 
+    /// What keeps the requests of the programs of a sandbox on the tape, or answers them from it.
+    pub(super) fn net_calls(&self, client: u64, sandbox: &str) -> Option<Arc<dyn NetCalls>> {
+        if let Roots::Taped(Taped { requests, .. }) = &self.roots {
+            return Some(Arc::new(requests.clone()));
+        }
+        let (tape, sandbox) = (self.tape.clone()?, sandbox.to_owned());
+        Some(Arc::new(Recorded { tape, client, sandbox }))
+    }
+
     /// Opens the directory at `path` in `folder` of the policy, beneath the open handle of that; on a tape it is at
     /// `at_on_tape`.
     ///
@@ -203,7 +221,7 @@ impl Server {
                 let dir = root.open_beneath(path)?;
                 Ok(OpenedFolder { path: dir.path().to_owned(), directory: Directory::Host(dir) })
             }
-            Roots::Taped(tree, exact_names) => {
+            Roots::Taped(Taped { tree, exact_names, .. }) => {
                 let layer = TapedLayer::new(tree.clone(), at_on_tape, *exact_names);
                 let directory = Directory::Layer(Arc::new(layer));
                 Ok(OpenedFolder { path: folder.path.clone(), directory })

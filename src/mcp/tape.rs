@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::call::Call;
 use super::error::ToolError;
+use super::net::Request;
 use super::policy::{Policy, PolicyTexts};
 use crate::tape::{FileTape, Header, Kind, Phase, Recorder, Redaction, TapeError};
 
@@ -33,13 +34,20 @@ pub(super) struct Start {
     pub exact_names: bool,
 }
 
+/// The result of [`DROP`]: a client can call a tool of that name, which does not exist, with another one.
+pub(super) const DROPPED: &str = "null";
+
 /// The parameters of a call.
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize, Deserialize, Default)]
 pub(super) struct Params {
     pub client: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consent: Option<String>,
+    #[serde(default, skip_serializing_if = "Value::is_null")]
     pub arguments: Value,
+    /// What a program requested, if it is no call of the client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<Request>,
 }
 
 impl CallTape {
@@ -62,12 +70,18 @@ impl CallTape {
 
     pub(super) fn record_start(&self, policy: &Policy, exact_names: bool) {
         let start = Start { texts: policy.texts.clone(), exact_names };
-        self.push(START, &json!(start), &Value::Null);
+        self.push(START, &json!(start), "null");
     }
 
     pub(super) fn record_drop(&self, client: u64, sandbox: &str) {
         let arguments = json!({ "sandbox": sandbox });
-        self.push(DROP, &json!(Params { client, consent: None, arguments }), &Value::Null);
+        self.push(DROP, &json!(Params { client, arguments, ..Params::default() }), DROPPED);
+    }
+
+    /// Records a request of a program of the client for the network, of the operation `name`, and its `answer` in JSON.
+    pub(super) fn record_request(&self, client: u64, name: &str, request: Request, answer: &str) {
+        let params = Params { client, request: Some(request), ..Params::default() };
+        self.push(name, &json!(params), answer);
     }
 
     /// Records the call of the tool `name` by a client, and what came of it.
@@ -84,18 +98,18 @@ impl CallTape {
             Ok(answer) => answer.clone(),
             Err(error) => error.to_json(),
         };
-        self.push(name, &json!(Params { client, consent, arguments }), &result);
+        let params = Params { client, consent, arguments, request: None };
+        self.push(name, &json!(params), &result.to_string());
     }
 
-    fn push(&self, operation: &str, params: &Value, result: &Value) {
-        let payload = |value: &Value| self.0.payload(value.to_string().as_bytes());
+    fn push(&self, operation: &str, params: &Value, result: &str) {
         let kind = Kind::HostCall {
             pid: None,
             capability: CAPABILITY.to_owned(),
             operation: operation.to_owned(),
-            params: payload(params),
+            params: self.0.payload(params.to_string().as_bytes()),
             done_as: None,
-            result: payload(result),
+            result: self.0.payload(result.as_bytes()),
             answered_by: None,
             amended: false,
         };

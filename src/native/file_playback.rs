@@ -8,6 +8,7 @@ use super::file_recording::show_on_disk;
 use super::files_error::FilesError;
 use super::made_files::{Making, vpath};
 use super::mismatch::Difference;
+use super::subprocess_files::Writer;
 use super::taped_files::{TapedChange, TapedInput, TapedState};
 use super::{MakeFiles, SubprocessFiles, TapeEntry};
 use crate::base::digest::Digest;
@@ -241,7 +242,7 @@ impl FilePlayback {
         let changes: Vec<&TapedChange> = due.iter().collect();
         match (host, machine.worktree()) {
             (Some(host), _) => {
-                make_on_disk(host, &changes, &mut content_of)?;
+                make_on_disk(host, &changes, &mut content_of, &self.settings.write)?;
                 show_on_disk(&due, machine, &mut content_of)
             }
             (None, Some(at)) => {
@@ -262,13 +263,17 @@ fn make_on_disk(
     host: Arc<HostDir>,
     changes: &[&TapedChange],
     content_of: super::made_files::ContentOf<'_>,
+    write: &Writer,
 ) -> Result<(), FilesError> {
     // A time of 0 leaves the times to the host.
     let mut vfs = Overlay::new(VfsLimits::default(), 0);
     let mounted = vfs.mount(WORKTREE, Source::Host(host), false, Mtimes::Host, 0);
     mounted.map_err(|errno| FilesError::Refused { path: ".".to_owned(), errno })?;
     Making { vfs: &mut vfs, at: WORKTREE, now_ns: 0 }.make(changes, content_of)?;
-    vfs.apply()?;
+    match &write.0 {
+        Some(write) => write(&mut vfs).map_err(FilesError::Write)?,
+        None => drop(vfs.apply()?),
+    }
     Ok(())
 }
 

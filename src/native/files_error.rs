@@ -94,6 +94,9 @@ pub enum FilesError {
     /// The disk refuses the changes. None was made.
     #[error(transparent)]
     Apply(#[from] ApplyError),
+    /// What [`super::SubprocessFiles::write_by`] sets cannot write the changes.
+    #[error(transparent)]
+    Write(Box<dyn std::error::Error + Send + Sync>),
 }
 
 crate::base::readable::readable!(FilesError);

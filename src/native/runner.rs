@@ -98,12 +98,34 @@ impl NativeCommand {
 }
 
 fn command(program: &OsStr, confinement: Option<&Confinement>) -> io::Result<Command> {
-    let Some(confinement) = confinement else { return Ok(Command::new(to_start(program))) };
-    let (launched, args) = confinement.launch(program)?;
+    let (launched, args) = match confinement {
+        None => (to_start(program), Vec::new()),
+        Some(confinement) => confinement.launch(program)?,
+    };
     let mut command = Command::new(launched);
     command.args(args);
-    confinement.confine(&mut command)?;
+    #[cfg(unix)]
+    end_by_long_files(&mut command);
+    if let Some(confinement) = confinement {
+        confinement.confine(&mut command)?;
+    }
     Ok(command)
+}
+
+/// Lets a file beyond the size limit (`ulimit -f`) end the program of `command`, as by default. Belljar's command line ignores
+/// the signal, which programs would inherit.
+#[cfg(unix)]
+#[allow(unsafe_code, reason = "the compiler cannot check code between fork and exec")]
+fn end_by_long_files(command: &mut Command) {
+    use std::os::unix::process::CommandExt;
+
+    let reset = || {
+        // SAFETY: the default needs no handler.
+        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_DFL) };
+        Ok(())
+    };
+    // SAFETY: `reset` only makes a system call; it takes no locks and allocates nothing.
+    unsafe { command.pre_exec(reset) };
 }
 
 /// A running native program. Dropping it kills the program and its process group.
@@ -324,8 +346,6 @@ fn begin_session(command: &mut Command) {
 
     let enter = || {
         rustix::process::setsid()?;
-        // SAFETY: the default needs no handler. Belljar's command line ignores the signal, which programs would inherit.
-        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_DFL) };
         Ok(())
     };
     // SAFETY: `enter` only makes system calls; it takes no locks and allocates nothing.

@@ -1,6 +1,10 @@
 //! Where files of recorded programs are recorded, and made again.
 
-use crate::kernel::vfs::VPath;
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::kernel::vfs::{Overlay, VPath};
 
 /// Default limit of the files, directories and links beneath the root of a session whose changes are recorded.
 pub const FILES_ENTRIES_MAX: usize = 200_000;
@@ -24,6 +28,19 @@ pub enum MakeFiles {
     OnDisk,
 }
 
+/// Writes the changes of an overlay to the disk.
+type Write = dyn Fn(&mut Overlay) -> Result<(), Box<dyn Error + Send + Sync>> + Send + Sync;
+
+/// What writes changes to the disk; [`Overlay::apply`], if it is not set.
+#[derive(Clone, Default)]
+pub(super) struct Writer(pub Option<Arc<Write>>);
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "set" } else { "not set" })
+    }
+}
+
 /// What is recorded of the files that programs change beneath the root of their session, and where they are made again.
 ///
 /// ```
@@ -33,9 +50,10 @@ pub enum MakeFiles {
 /// assert!(files.ignores("web/node_modules/left-pad/index.js"));
 /// assert!(files.ignores("build/cache/a") && !files.ignores("lib/build/cache"));
 /// ```
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct SubprocessFiles {
     pub(super) make: MakeFiles,
+    pub(super) write: Writer,
     ignored: Vec<String>,
     pub(super) entries_max: usize,
     pub(super) file_bytes_max: u64,
@@ -46,6 +64,7 @@ impl Default for SubprocessFiles {
     fn default() -> Self {
         Self {
             make: MakeFiles::default(),
+            write: Writer::default(),
             ignored: Vec::new(),
             entries_max: FILES_ENTRIES_MAX,
             file_bytes_max: FILE_BYTES_MAX,
@@ -71,6 +90,17 @@ impl SubprocessFiles {
     #[must_use]
     pub fn on_disk() -> Self {
         Self { make: MakeFiles::OnDisk, ..Self::default() }
+    }
+
+    /// Sets what writes the changes of a call to the disk, all or nothing, in place of [`Overlay::apply`]: such as
+    /// [`Overlay::apply_journaled`], which holds if the process is killed, too.
+    #[must_use]
+    pub fn write_by(
+        mut self,
+        write: impl Fn(&mut Overlay) -> Result<(), Box<dyn Error + Send + Sync>> + Send + Sync + 'static,
+    ) -> Self {
+        self.write = Writer(Some(Arc::new(write)));
+        self
     }
 
     /// Where a replay makes files.

@@ -148,6 +148,9 @@ impl Sandbox {
             .seed(spec.seed)
             .limits(spec.limits)
             .programs(programs);
+        if beginning == Beginning::Earlier {
+            builder = builder.to_be_restored();
+        }
         if let Some((recorder, at)) = &directories.tape {
             builder = builder.directories_tape(recorder.clone(), at.clone());
         }

@@ -35,6 +35,10 @@ fn loops_of_a_script_that_wait_for_other_processes_end() {
         "yes > /dev/null & p=$!; sleep 0.3; kill $p; wait $p; echo $?",
         "yes | xargs -n 1 true & p=$!; sleep 0.1; kill $p; wait $p; echo $?",
         "cat /dev/zero > /dev/null & p=$!; sleep 0.3; kill $p; wait $p; echo $?",
+        "while read -r a <<E\nwords\nE\ndo :; done & p=$!; echo b | sed s/b/c/; kill $p; wait $p; echo $?",
+        "x=$(printf %40000s x); while echo \"$x\"; do :; done > /dev/null & p=$!; \
+         echo $(echo a); kill $p; wait $p; echo $?",
+        "read x < /dev/zero & p=$!; sleep 0.1; kill $p; wait $p; echo $?",
         // The shell waits for one child while another one ends.
         "sleep 0.1 & p=$!; (while kill -0 $p 2>/dev/null; do sleep 1; done); wait $p; echo $?",
         "true & p=$!; while kill -0 $p 2>/dev/null; do :; done | cat; wait $p; echo $?",

@@ -16,6 +16,7 @@ use crate::cli::exit::Usage;
 use crate::cli::home::installed_toolchains;
 use crate::cli::mounts::{hidden, not_above, not_reserved, worktree_hint};
 use crate::cli::options;
+use crate::cli::planted_links::check_folders;
 use crate::cli::project::lock::Locked;
 use crate::cli::setup;
 use crate::sandbox::{FilesystemAccess, MountSource, Sandbox, SandboxMount, SandboxSpec};
@@ -71,6 +72,7 @@ pub fn environment(given: &[OsString]) -> Result<BTreeMap<String, String>> {
 }
 
 fn mounts(args: &MountArgs) -> Result<Vec<SandboxMount>> {
+    check_folders(args)?;
     let mut mounts = Vec::new();
     if !args.no_worktree {
         let worktree = args.worktree.clone().unwrap_or_default();

@@ -10,13 +10,15 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use bytesize::ByteSize;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::compile::Compiler;
 use super::exit::{Usage, describe};
+use super::mounts::hidden;
+use super::planted_links::Folders;
 use super::progress::Progress;
 use super::recover::before_opening;
 use super::setup::POOL_SLOTS;
@@ -32,7 +34,7 @@ use crate::host::{CommandPolicy, PolicyError};
 use crate::kernel::process::programs::Programs;
 use crate::process::ShellImage;
 use crate::results::Results;
-use crate::sandbox::{MountSource, SandboxError, SandboxHome, SandboxSpec};
+use crate::sandbox::{MountSource, SandboxError, SandboxHome, SandboxMount, SandboxSpec};
 use crate::toolchain::Loaded;
 use crate::{EngineConfig, ToolchainPrograms, Toolchains};
 
@@ -91,12 +93,29 @@ fn home_with(
     Ok(SandboxHome::open(home::home_dir()?, Box::new(programs))?)
 }
 
-/// Recovers the directories of a session that is about to be made or resumed.
+/// Recovers the directories of a session that is about to be made or resumed, and checks that a link which a program has put
+/// there leads nowhere else.
 fn before_opening_folders(spec: &SandboxSpec) -> Result<()> {
-    for mount in &spec.mounts {
-        if let MountSource::Host(path) = &mount.source {
-            before_opening(path, false)?;
+    let folders = Folders::of_session(&spec.mounts);
+    for SandboxMount { target, source, .. } in &spec.mounts {
+        let MountSource::Host(path) = source else { continue };
+        if let Some((folder, real)) = folders.left_by(path) {
+            bail!(
+                "{}, which is mounted at {target}, leads out of {} to {} by a symbolic link, which a program may have put \
+                 there; put the directory back in its place, or make a new session",
+                path.display(),
+                folder.display(),
+                real.display(),
+            );
         }
+        let is_hidden = |own: &String| spec.mounts.iter().any(|mount| mount.target == *own);
+        if let Some(own) = hidden(path, target)?.iter().find(|own| !is_hidden(own)) {
+            bail!(
+                "belljar keeps files of its own in {own} now, where programs of the session could write; keep them elsewhere, \
+                 or make a new session"
+            );
+        }
+        before_opening(path, false)?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use super::lookup::from_first_name;
 use super::{Buffers, Fault, FileStat, Guest};
 use crate::base::errno::Errno;
 use crate::kernel::io::fd::{Description, Device};
-use crate::kernel::vfs::FileType;
+use crate::kernel::vfs::{FileType, ino_below};
 
 /// The folder of devices, which the namespace need not have. An entry of this name in the current directory hides it.
 const DEVICES: &str = "dev";
@@ -104,10 +104,27 @@ impl Guest {
     /// `ENOENT` if there is none.
     pub(super) fn stat_special(&mut self, fd: u32, path: &str) -> Result<FileStat, Errno> {
         match self.special(fd, path).ok_or(Errno::Noent)? {
-            Special::Device(_) => Ok(FileStat::nameless(FileType::CharacterDevice)),
-            Special::Program => Ok(FileStat::nameless(FileType::RegularFile)),
+            Special::Device(device) => Ok(self.stat_device(device)),
+            Special::Program => {
+                let name = path.rsplit('/').next().unwrap_or_default();
+                let ino = if self.knows_version_11() { ino_below(0, name) } else { 0 };
+                Ok(FileStat::nameless(FileType::RegularFile, ino))
+            }
             Special::Descriptor(open) => self.fd_filestat_get(open).map_err(|_| Errno::Noent),
         }
+    }
+
+    /// Returns the attributes of `device`.
+    pub(super) fn stat_device(&self, device: Device) -> FileStat {
+        let number = match device {
+            Device::Null => 1,
+            Device::Zero => 2,
+            Device::Random => 3,
+        };
+        FileStat::nameless(
+            FileType::CharacterDevice,
+            if self.knows_version_11() { number } else { 0 },
+        )
     }
 
     /// Reads from `device`: fills all buffers, or none for `/dev/null`.

@@ -47,23 +47,23 @@ pub struct FdStat {
 /// The answer of `fd_filestat_get` and `path_filestat_get`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileStat {
-    /// The device: 1 for files, 0 for streams.
+    /// The device: 1 for files of the namespace, 0 for streams, devices and programs.
     pub dev: u64,
     /// The attributes.
     pub metadata: Metadata,
 }
+
+/// The inode number of the first pipe: below are those of devices and streams.
+const PIPES_BEGIN: u64 = 16;
 
 impl FileStat {
     pub(super) fn of(metadata: Metadata) -> Self {
         Self { dev: 1, metadata }
     }
 
-    fn stream() -> Self {
-        Self::nameless(FileType::Unknown)
-    }
-
-    pub(super) fn nameless(file_type: FileType) -> Self {
-        let metadata = Metadata { ino: 0, file_type, nlink: 0, size: 0, times: Times::all(0) };
+    /// The attributes of what is no file of the namespace, with its number among those.
+    pub(super) fn nameless(file_type: FileType, ino: u64) -> Self {
+        let metadata = Metadata { ino, file_type, nlink: 0, size: 0, times: Times::all(0) };
         Self { dev: 0, metadata }
     }
 }
@@ -259,13 +259,23 @@ impl Guest {
     /// # Errors
     /// `EBADF` if `fd` is not open.
     pub fn fd_filestat_get(&mut self, fd: u32) -> Result<FileStat, Errno> {
-        if matches!(self.description(fd)?, Description::Device(_)) {
-            return Ok(FileStat::nameless(FileType::CharacterDevice));
+        let description = self.description(fd)?;
+        if let Some(node) = node_of(description) {
+            return Ok(FileStat::of(self.machine.vfs.metadata_of(node)));
         }
-        Ok(match node_of(self.description(fd)?) {
-            Some(node) => FileStat::of(self.machine.vfs.metadata_of(node)),
-            None => FileStat::stream(),
-        })
+        let number = match description {
+            Description::Device(device) => return Ok(self.stat_device(*device)),
+            Description::Stdin => 4,
+            Description::Stdout => 5,
+            Description::Stderr => 6,
+            Description::PipeReader(OpenPipe { pipe, .. })
+            | Description::PipeWriter(OpenPipe { pipe, .. }) => {
+                PIPES_BEGIN + u64::from(pipe.number())
+            }
+            Description::File(_) | Description::Dir(_) => 0,
+        };
+        let ino = if self.knows_version_11() { number } else { 0 };
+        Ok(FileStat::nameless(FileType::Unknown, ino))
     }
 
     /// `fd_filestat_set_size`.

@@ -176,7 +176,8 @@ impl Guest {
     #[cold]
     fn rest(&mut self) -> Result<(), Fault> {
         self.machine.run.busy = 0;
-        if !self.knows_version_11() {
+        // Others may have been busy again in its rest.
+        if self.has_yielded() || !self.knows_version_11() {
             return Ok(());
         }
         self.let_others_act(if self.machine.clock.is_virtual() { BUSY_NS } else { SPIN_TICK_NS })

@@ -49,6 +49,7 @@ pub struct MachineBuilder {
     bell: HostBell,
     timeouts: Timeouts,
     lacks: Lacks,
+    is_to_be_restored: bool,
 }
 
 impl Default for MachineBuilder {
@@ -70,6 +71,7 @@ impl Default for MachineBuilder {
             bell: HostBell::default(),
             timeouts: Timeouts::default(),
             lacks: Lacks::default(),
+            is_to_be_restored: false,
         }
     }
 }
@@ -265,6 +267,13 @@ impl MachineBuilder {
         }
     }
 
+    /// The machine is for [`Machine::restore`] alone: what the directories of the disk have at mount points now does not
+    /// matter.
+    pub(crate) fn to_be_restored(mut self) -> Self {
+        self.is_to_be_restored = true;
+        self
+    }
+
     /// Builds the machine.
     ///
     /// # Errors
@@ -274,8 +283,12 @@ impl MachineBuilder {
         let mut clock = self.make_clock();
         let now = clock.now(ClockId::Realtime);
         let mtimes = self.mtimes.unwrap_or(Mtimes::Host);
-        self.check_names()?;
         let mut vfs = Overlay::new(self.limits.vfs, now);
+        if self.is_to_be_restored {
+            vfs.await_restore();
+        } else {
+            self.check_names()?;
+        }
         vfs.set_time_scale(time_scale(self.kernel_version(), self.clock));
         if let Some(tape) = &self.tape {
             let is_merged = |source: &Source| matches!(source, Source::Layers(l) if l.len() > 1);

@@ -44,6 +44,7 @@ pub use overlay::drift::Drift;
 pub use overlay::drift_kind::DriftKind;
 pub use overlay::listing::{Listed, Listing};
 pub use overlay::mount::{Mount, Source};
+pub(in crate::kernel) use overlay::node::ino_below;
 pub use overlay::node::{MountId, NodeId};
 pub use overlay::open::OpenFlags;
 pub use overlay::resolve::{Base, Follow};

@@ -101,9 +101,13 @@ impl Tool for Exec {
         let id = self.sandbox.clone();
         let answer_bytes = server.policy.bounds.answer_bytes(self.max_bytes, STREAM_BYTES);
         let (mut request, stdin) = self.request(&server)?;
+        let net_calls = server.net_calls(scene.client.number(), &id);
         let held = scene.sandbox(&id)?;
         reserve(held, &server)?;
         let live = held.live();
+        if let Some(calls) = net_calls {
+            live.sandbox.host().set_net_calls(calls);
+        }
         request.cwd = Some(live.sandbox.absolute(request.cwd.as_deref().unwrap_or_default()));
         let before = live.sandbox.fork()?;
         let elapsed = live.sandbox.elapsed();

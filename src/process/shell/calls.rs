@@ -223,6 +223,7 @@ impl Shell {
             let range = Range { start: done, len: bytes.len() - done };
             let count = self
                 .call("fd_write", format_args!("fd={fd}, len={}", range.len), |guest| {
+                    guest.rest_if_busy()?;
                     guest.fd_write(fd, &Buffers::new(bytes, [range].into_iter().collect()))
                 })
                 .await?;
@@ -240,6 +241,7 @@ impl Shell {
         let range = Range { start: 0, len: bytes.len() };
         let count = self
             .call("fd_read", format_args!("fd={fd}, len={}", range.len), |guest| {
+                guest.rest_if_busy()?;
                 guest.fd_read(fd, &mut Buffers::new(bytes, [range].into_iter().collect()))
             })
             .await?;

@@ -33,6 +33,8 @@ enum Way {
     Session,
     /// `apply`, with the changes of a recorded run.
     Tape,
+    /// `native --apply`, with the changes of a recorded native program.
+    Native,
     /// `sandbox cp`, from a folder of a session over one of the disk.
     CopyOut,
     /// `sandbox cp`, from a folder of the disk over one of a session.
@@ -42,7 +44,7 @@ enum Way {
 impl Way {
     /// Number of existing files that it replaces. A few files are synced one by one, many with their whole file system.
     fn files(self) -> usize {
-        if matches!(self, Self::Tape | Self::CopyOut) { 40 } else { 100 }
+        if matches!(self, Self::Tape | Self::Native | Self::CopyOut) { 40 } else { 100 }
     }
 
     /// Part of the arguments of the first system call at which it may be ended.
@@ -111,6 +113,10 @@ impl Bench {
                 self.reset();
                 self.succeed(&["record", "-q", "--tape", "../run.tape", "sh", "-c", &self.script]);
             }
+            Way::Native => {
+                self.reset();
+                self.succeed(&["native", "-q", "--tape", "../run.jsonl", "sh", "-c", &self.script]);
+            }
             Way::CopyOut => self.make_session(
                 "box",
                 &format!(
@@ -147,7 +153,7 @@ impl Bench {
             std::fs::write(tree.join(name), "old\n").unwrap();
         }
         match self.way {
-            Way::Script | Way::Tape | Way::CopyOut => {}
+            Way::Script | Way::Tape | Way::Native | Way::CopyOut => {}
             Way::Session => {
                 let _ = self.belljar(&["sandbox", "rm", "box"]);
                 self.succeed(&["sandbox", "create", "--id", "box"]);
@@ -166,6 +172,18 @@ impl Bench {
             Way::Script => vec!["sh", "--apply", "-c", &self.script],
             Way::Session => vec!["sandbox", "apply", "box"],
             Way::Tape => vec!["apply", "../run.tape"],
+            Way::Native => {
+                vec![
+                    "native",
+                    "--tape",
+                    "../run.jsonl",
+                    "--replay",
+                    "--apply",
+                    "sh",
+                    "-c",
+                    &self.script,
+                ]
+            }
             Way::CopyOut => vec!["sandbox", "cp", "box:/tmp/d", "."],
             Way::CopyIn => vec!["sandbox", "cp", "d", "box:/tmp"],
         }
@@ -254,7 +272,7 @@ impl Bench {
     fn write_again(&self, is_new: bool, when: &str) {
         let output = self.belljar(&self.args());
         // A script or a tape may fail in a folder that already has its changes.
-        let is_done = is_new && matches!(self.way, Way::Script | Way::Tape);
+        let is_done = is_new && matches!(self.way, Way::Script | Way::Tape | Way::Native);
         assert!(output.status.success() || is_done, "{when}: then {}", stderr(&output));
         assert_eq!(self.is_new(), Some(true), "{when}: and then once more");
         if self.way == Way::Session {
@@ -359,6 +377,12 @@ fn killed_session_apply_leaves_the_old_tree_or_the_new_one() {
 #[test]
 fn killed_tape_apply_leaves_the_old_tree_or_the_new_one() {
     end_often("killed_tape_apply_leaves_the_old_tree_or_the_new_one", Way::Tape);
+}
+
+/// Regression: half of the changes were on the disk, and a second `native --apply` refused the rest.
+#[test]
+fn killed_native_apply_leaves_the_old_tree_or_the_new_one() {
+    end_often("killed_native_apply_leaves_the_old_tree_or_the_new_one", Way::Native);
 }
 
 #[test]

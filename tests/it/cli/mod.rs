@@ -15,6 +15,7 @@ mod host_limits;
 mod link_texts;
 mod living;
 #[cfg(unix)]
+mod living_mounts;
 mod living_moves;
 #[cfg(unix)]
 mod living_replaced;

@@ -325,3 +325,30 @@ fn tape_with_a_set_date_and_an_early_clock_is_applied_twice() {
         assert_eq!(place.modified("b"), at(0));
     }
 }
+
+/// Regression: `tar` took a file out of an archive of an earlier run, with a time that was later than the clock. So make kept
+/// it when its input had changed, and on the disk it was from 2037.
+#[test]
+fn file_of_an_archive_of_an_earlier_run_is_older_than_a_later_edit() {
+    for time in ["2037-01-01T00:00:02Z", "2037-12-11T03:00:00Z"] {
+        let place = Place::to_make();
+        let script = format!(
+            "echo 1 > mid; echo 1 > out; touch -d {time} mid out; echo 2 > a; minimake; minimake"
+        );
+        let before = SystemTime::now();
+        assert_eq!(
+            place.applied(&script),
+            "mid\nout\nminimake: Nothing to be done for 'all'.\n",
+            "{time}"
+        );
+        let times = ["a", "mid", "out"].map(|name| place.modified(name));
+        assert!(times.is_sorted() && times[2] <= SystemTime::now(), "{times:?}");
+        assert!(times[0] >= before - std::time::Duration::from_secs(60), "{times:?}");
+        let session = place.session();
+        session.exec(&format!("touch -d {time} mid out; echo 3 > b"));
+        assert_eq!(session.exec("minimake"), "mid\nout\n", "{time}");
+        session.apply();
+        assert!(place.modified("out") <= SystemTime::now());
+        assert_eq!(std::fs::read_to_string(place.tree().join("out")).unwrap(), "2\n3\n");
+    }
+}

@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 
 use super::Scene;
 use super::wire::Wire;
+#[cfg(feature = "http")]
+use crate::http::Server as Web;
 use crate::support::{guest, stderr, stdout};
 
 /// The built-in programs, and applies without a journal, which are counted.
@@ -214,4 +216,72 @@ fn calls_are_replayed_without_the_folders_that_they_saw() {
     let differs = scene.belljar().args(["replay", "calls.tape"]).output().unwrap();
     assert_eq!(differs.status.code(), Some(1), "{}", stderr(&differs));
     assert!(stderr(&differs).contains("sandbox_exec has another answer"), "{}", stderr(&differs));
+}
+
+#[test]
+#[cfg(feature = "http")]
+fn requests_of_programs_are_replayed_without_the_network() {
+    const PAGE: &str = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n";
+    const SECRET: &str = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
+    let page = |text: &str| format!("{PAGE}{text}");
+    let secret = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{SECRET}", SECRET.len());
+    let pages = [page("one,1"), page("two,2"), page("three"), secret];
+    let server = Web::saying(&pages.each_ref().map(String::as_str));
+    let scene = Scene::new(&json!({ "allow_net": [format!("127.0.0.1:{}", server.port)] }));
+    std::fs::copy(
+        crate::support::package().join("guest-examples/ask.wasm"),
+        scene.path("project/ask.wasm"),
+    )
+    .unwrap();
+    let mut wire = Wire::connected(&scene, &["--tape", "calls.tape"], &json!({}));
+    wire.call("sandbox_create", &json!({ "folders": [{ "folder": "project" }] }));
+    let get = |sandbox: &str, path: &str, then: &str| {
+        let params = json!({ "url": server.url(path) });
+        let command = format!("chmod +x ask.wasm; ./ask.wasm net.http '{params}' >> pages; {then}");
+        json!({ "sandbox": sandbox, "command": command })
+    };
+    let stdout_of = |answer: &Value| answer["stdout"]["text"].as_str().unwrap().to_owned();
+    let first = wire.call("sandbox_exec", &get("sandbox-1", "/1", "cat pages"));
+    assert!(stdout_of(&first).contains("one,1"), "{first}");
+    wire.call("sandbox_fork", &json!({ "sandbox": "sandbox-1" }));
+    let forked = wire.call("sandbox_exec", &get("sandbox-2", "/2", "cat pages"));
+    assert!(stdout_of(&forked).contains("two,2"), "{forked}");
+    // The same request has another answer later on.
+    let again = wire.call("sandbox_exec", &get("sandbox-1", "/1", "cat pages"));
+    assert!(stdout_of(&again).contains("three"), "{again}");
+    let blocked = json!({ "sandbox": "sandbox-1", "command": "./ask.wasm net.http '{\"url\":\"http://10.0.0.1/\"}'" });
+    assert!(stdout_of(&wire.call("sandbox_exec", &blocked)).contains("egress_blocked"));
+    let closed =
+        json!({ "sandbox": "sandbox-1", "command": "./ask.wasm net.read '{\"handle\":7}'" });
+    assert!(stdout_of(&wire.call("sandbox_exec", &closed)).contains("no open response 7"));
+    wire.call("sandbox_exec", &get("sandbox-2", "/secret", "cat pages | wc -c"));
+    // Tools that do not exist, with the names of other records.
+    for name in ["serve", "drop", "net.http"] {
+        wire.refused(name, &json!({ "sandbox": "sandbox-1" }));
+    }
+    assert!(wire.leave().success());
+    assert!(!scene.read("calls.tape").contains(SECRET));
+
+    drop(server);
+    std::fs::remove_dir_all(scene.path("project")).unwrap();
+    let replay = || scene.belljar().args(["replay", "--json", "calls.tape"]).output().unwrap();
+    let replayed = replay();
+    assert!(replayed.status.success(), "{}{}", stdout(&replayed), stderr(&replayed));
+    let report: Value = serde_json::from_str(&stdout(&replayed)).unwrap();
+    // What the page with the secret led to is not compared.
+    assert_eq!((&report["calls"], &report["left_out"]), (&json!(10), &json!(1)), "{report}");
+
+    // A request that the tape does not have is not made.
+    let tape = scene.read("calls.tape");
+    let of_request = |line: &&str| line.contains("\\\"request\\\"");
+    assert_eq!(tape.lines().filter(of_request).count(), 6, "{tape}");
+    let first = tape.lines().find(of_request).unwrap();
+    scene.write("calls.tape", &tape.replacen(first, &first.replacen("/1", "/other", 1), 1));
+    let differs = replay();
+    assert_eq!(differs.status.code(), Some(1), "{}", stderr(&differs));
+    assert!(
+        stdout(&differs).contains("the tape has no answer to this request"),
+        "{}",
+        stdout(&differs)
+    );
 }

@@ -264,6 +264,17 @@ def hostile(page):
         page.shot(view)
         page.js(f"return belljar.views.{view}.list?.drawNow()")
     page.accessible("hostile")
+    # Each difference, with its details.
+    page.tab("compare")
+    page.shows("#panel-compare .facts", "differences")
+    seen, shown = set(), set()
+    while (at := page.js("return belljar.views.compare.list.selected")) not in seen:
+        seen.add(at)
+        page.js("belljar.views.compare.step(1); belljar.views.compare.list.drawNow()")
+        page.driver.execute_async_script("const view = belljar.views.compare; view.select(view.list.selected).then(arguments[0])")
+        shown.add(page.text("#detail h2").split()[0])
+    assert len(seen) > 100 and "Differs" in shown, (len(seen), shown)
+    page.accessible("hostile-differences")
     length = page.js("return belljar.tape.length")
     for at in range(length):
         page.js("belljar.select(arguments[0])", at)

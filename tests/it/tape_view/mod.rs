@@ -273,9 +273,11 @@ fn browser_runs_nothing_of_a_hostile_tape() {
     let Some(browser) = browser("the page of a hostile tape in a browser") else { return };
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path();
-    let mut tapes = python("tapes.py", "hostile").unwrap();
-    assert!(tapes.arg("hostile").arg(dir.join("hostile.tape")).status().unwrap().success());
-    viewed(dir, &["hostile.tape", "hostile.tape"]);
+    for (name, turn) in [("hostile.tape", "0"), ("turned.tape", "5")] {
+        let mut tapes = python("tapes.py", "hostile").unwrap();
+        assert!(tapes.arg("hostile").arg(dir.join(name)).arg(turn).status().unwrap().success());
+    }
+    viewed(dir, &["hostile.tape", "turned.tape"]);
     drive(browser, "hostile", &dir.join("hostile.tape.html"));
 }
 

@@ -1,6 +1,6 @@
 """Writes tapes that no short run makes: a long one, and one whose every text tries to be code.
 
-Usage: tapes.py long FILE RECORDS | hostile FILE
+Usage: tapes.py long FILE RECORDS | hostile FILE [TURN]   (TURN: the payload to begin with)
 """
 
 import json
@@ -121,4 +121,6 @@ if __name__ == "__main__":
     if sys.argv[1] == "long":
         long(sys.argv[2], int(sys.argv[3]))
     else:
+        turn = int(sys.argv[3]) if len(sys.argv) > 3 else 0
+        PAYLOADS[:] = PAYLOADS[turn:] + PAYLOADS[:turn]
         hostile(sys.argv[2])

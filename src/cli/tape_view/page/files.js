@@ -154,7 +154,7 @@ function diffParts(diff) {
   if (!diff.is_text) return el("p", { class: "note" }, line(diff.text));
   if (diff.text === "") return "";
   const lines = diff.text.replace(/\n$/, "").split("\n");
-  return el("pre", { class: "diff" }, lines.map((text) => el("span", { class: DIFF_CLASSES[text[0]] ?? "same" }, `${plain(text)}\n`)));
+  return el("pre", { class: "diff", tabindex: 0 }, lines.map((text) => el("span", { class: DIFF_CLASSES[text[0]] ?? "same" }, `${plain(text)}\n`)));
 }
 
 /** The beginning of a content. */
@@ -164,8 +164,8 @@ function contentParts(tape, digest, data) {
   if (!found) return [el("p", { class: "note" }, "The page does not show this content. ", el("code", {}, line(command)))];
   const cut = found.text !== undefined && new TextEncoder().encode(found.text).length < found.len_bytes;
   return [
-    found.text !== undefined ? el("pre", { class: "text" }, plain(found.text)) : "",
-    found.hex !== undefined ? el("pre", { class: "hex" }, found.hex) : "",
+    found.text !== undefined ? el("pre", { class: "text", tabindex: 0 }, plain(found.text)) : "",
+    found.hex !== undefined ? el("pre", { class: "hex", tabindex: 0 }, found.hex) : "",
     found.missing !== undefined ? el("p", { class: "note" }, line(found.missing)) : "",
     cut || found.hex !== undefined ? el("p", { class: "note" }, `The beginning of ${bytes(found.len_bytes)}. All of it: `, el("code", {}, line(command))) : "",
   ];

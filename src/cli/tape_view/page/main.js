@@ -211,7 +211,7 @@ class App {
     const [badge, kind] = ending(process);
     byId("detail").replaceChildren(...[
       el("h2", {}, `Process ${nameOf(process)} `, el("span", { class: `badge ${kind}` }, badge)),
-      el("pre", { class: "text" }, commandOf(process)),
+      el("pre", { class: "text", tabindex: 0 }, commandOf(process)),
       fieldsParts({
         mode: process.mode, ...(process.profile ? { profile: process.profile } : {}),
         parent: parent ? nameOf(parent) : "none",
@@ -314,10 +314,13 @@ class App {
 }
 
 /** Fields of a record, nested ones as JSON. */
+/** Characters of a field that may be too high for the view, and scroll. */
+const SCROLLS_FROM = 500;
+
 function fieldsParts(fields) {
   return el("dl", { class: "fields" }, Object.entries(fields).flatMap(([name, value]) => {
     const text = typeof value === "string" ? value : typeof value?.text === "string" && Object.keys(value).length === 1 ? value.text : JSON.stringify(value, null, 1);
-    return [el("dt", {}, line(name)), el("dd", {}, plain(text))];
+    return [el("dt", {}, line(name)), el("dd", text.length < SCROLLS_FROM && !text.includes("\n") ? {} : { tabindex: 0 }, plain(text))];
   }));
 }
 

@@ -505,9 +505,10 @@ impl Comparison<'_> {
         let mount = self.mount;
         let scaffold = after_dir.filter(|id| self.overlay.dir(*id).scaffold);
         if let Some(dir) = scaffold {
-            self.scaffolds.push((path.clone(), dir));
+            // What it hides is no change of a program.
+            self.scaffolds.push((path, dir));
+            return Ok(());
         }
-        let after = after.filter(|_| scaffold.is_none());
         if before.is_some() || after.is_some() {
             self.add(Change { mount, path, before, after, is_equal })?;
         }

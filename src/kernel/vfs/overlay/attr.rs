@@ -167,6 +167,8 @@ impl Overlay {
         } else {
             self.time_of_making(now)
         };
+        let now =
+            if let SetTime::At(time) = mtim { self.time_of_setting(id, time, now) } else { now };
         let node = self.node_mut(id);
         let set = |field: &mut u64, to: SetTime| match to {
             SetTime::Keep => {}

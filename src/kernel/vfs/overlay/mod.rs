@@ -100,6 +100,8 @@ pub struct Overlay {
     pub(super) kernel_version: u32,
     /// Files that changed before or while they were read, since [`Overlay::take_drifts`].
     pub(super) torn: Vec<Drift>,
+    /// See [`Overlay::await_restore`].
+    pub(in crate::kernel::vfs) is_to_be_restored: bool,
 }
 
 /// The entry that layers have under one name.
@@ -144,6 +146,7 @@ impl Overlay {
             seen: Vec::new(),
             kernel_version: u32::MAX,
             torn: Vec::new(),
+            is_to_be_restored: false,
         };
         let root = overlay.insert(Node {
             ino: 1,

@@ -149,7 +149,9 @@ impl Overlay {
             self.remount_root(dir, id, times)?
         } else {
             // Checked first, so that a refused mount leaves no node.
-            self.find_place(&at, now)?;
+            if !self.is_to_be_restored {
+                self.find_place(&at, now)?;
+            }
             let ino = self.fresh_ino();
             let body = Body::Dir(Arc::new(dir));
             let root = self.insert(Node {
@@ -164,13 +166,21 @@ impl Overlay {
                 origin: None,
                 body,
             });
-            self.place(&at, root, now)?;
+            if !self.is_to_be_restored {
+                self.place(&at, root, now)?;
+            }
             root
         };
         self.layers.extend(layers);
         let layer = first;
         self.mounts.push(Mount { root, at, read_only, mtimes, host, layer, baseline, is_layered });
         Ok(id)
+    }
+
+    /// Mounts are only listed from now on, and [`Overlay::restore`] places them: what is on the disk now does not matter
+    /// to a saved state.
+    pub(crate) fn await_restore(&mut self) {
+        self.is_to_be_restored = true;
     }
 
     /// Whether something is mounted at `at`.

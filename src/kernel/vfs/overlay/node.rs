@@ -195,7 +195,7 @@ pub(in crate::kernel::vfs) const MADE_INO_END: u64 = 1 << 63;
 
 /// The inode number of the entry `name` of a layer, in the directory numbered `dir_ino`: independent of the order
 /// of lookups. The top bit keeps it apart from numbers of nodes created here, which count up from 1.
-pub(in crate::kernel::vfs) fn ino_below(dir_ino: u64, name: &str) -> u64 {
+pub(in crate::kernel) fn ino_below(dir_ino: u64, name: &str) -> u64 {
     // FNV-1a over both, then the finisher of SplitMix64 to spread close values.
     let bytes = dir_ino.to_le_bytes().into_iter().chain(name.bytes());
     let mut hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {

@@ -49,6 +49,10 @@ const REFRESH_NS_MAX: u64 = 600 * SECOND_NS;
 /// 365 days: refreshes that begin at different times of the disk within this range show different times.
 const REFRESHES_APART_NS: u64 = 365 * 24 * 60 * 60 * SECOND_NS;
 
+/// How far beyond its start a clock is set forward to a time that a program sets: two years, as a refresh and what comes
+/// after it reach into the second one.
+const SET_NS_MAX: u64 = 2 * REFRESHES_APART_NS;
+
 fn is_same_second(a: u64, b: u64) -> bool {
     a / SECOND_NS == b / SECOND_NS
 }
@@ -236,6 +240,17 @@ impl Overlay {
             self.writes.last_file_ns = time;
         }
         time
+    }
+
+    /// The time at which the time of `id` is set to `time`, when the clock shows `now`. A time that a machine's clock has
+    /// shown elsewhere, such as one of an archive that an earlier run made, sets the clock forward.
+    pub(super) fn time_of_setting(&mut self, id: NodeId, time: u64, now: u64) -> u64 {
+        let TimeScale::Paused(start_ns) = self.time_scale else { return now };
+        let is_later = self.writes.last_ns.is_some_and(|last| last < time);
+        if self.kernel_version < 11 || !is_later || time > start_ns.saturating_add(SET_NS_MAX) {
+            return now;
+        }
+        self.writes.next(Some(id), None, time)
     }
 
     /// Records a change of the content of `id` when the clock shows `now`.

@@ -10,7 +10,7 @@ use crate::kernel::vfs::diff::{DiffError, failed};
 use crate::kernel::vfs::layer::Times;
 use crate::kernel::vfs::overlay::baseline::Pin;
 use crate::kernel::vfs::overlay::node::{
-    Body, Entry, EntryKind, MADE_INO_END, MountId, NodeId, Origin, TimesOf, ino_below,
+    Body, Dir, Entry, EntryKind, MADE_INO_END, MountId, Node, NodeId, Origin, TimesOf, ino_below,
 };
 use crate::kernel::vfs::overlay::{Overlay, name_len};
 use crate::kernel::vfs::path::VPath;
@@ -208,8 +208,11 @@ impl Overlay {
             let failed = |errno| failed("examine", &at)(errno);
             let mut dir = self.root();
             for step in parent.as_str().split('/').filter(|step| !step.is_empty()) {
-                dir = self.child(dir, step).map_err(failed)?.ok_or(failed(Errno::Noent))?;
-                self.expect_dir(dir).map_err(failed)?;
+                let child = self.child(dir, step).map_err(failed)?;
+                dir = match child.filter(|child| self.expect_dir(*child).is_ok()) {
+                    Some(next) => next,
+                    None => self.put_scaffold(dir, step, child.is_some()),
+                };
             }
             let stands = |entry: &Entry| matches!(entry.kind, EntryKind::Node(id) if id == root);
             if !self.dir(dir).entries.get(name).is_some_and(stands) {
@@ -217,5 +220,27 @@ impl Overlay {
             }
         }
         Ok(())
+    }
+
+    /// Makes `name` in `dir` a directory that holds a mount point, where the disk has none any more; `shadows` if it has
+    /// something else.
+    fn put_scaffold(&mut self, dir: NodeId, name: &str, shadows: bool) -> NodeId {
+        let (times, mount) = (self.node(dir).times, self.node(dir).mount);
+        let body = Dir { complete: true, scaffold: true, ..Dir::default() };
+        let ino = self.fresh_ino();
+        let id = self.insert(Node {
+            ino,
+            nlink: 1,
+            opens: 0,
+            is_being_written: false,
+            executable: None,
+            mount,
+            times,
+            times_of: TimesOf::Clock,
+            origin: None,
+            body: Body::Dir(Arc::new(body)),
+        });
+        self.put(dir, name, id, shadows);
+        id
     }
 }

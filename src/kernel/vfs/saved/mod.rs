@@ -266,7 +266,8 @@ impl Overlay {
     /// # Errors
     /// [`RestoreError`]; the namespace is unchanged then.
     pub fn restore(&mut self, saved: &SavedOverlay, cas: &Cas) -> Result<(), RestoreError> {
-        let mut restored = Self { nodes: Nodes::default(), ..self.clone() };
+        let nodes = Nodes::default();
+        let mut restored = Self { nodes, is_to_be_restored: false, ..self.clone() };
         restored.check_mounts(&saved.mounts)?;
         if saved.next_ino > INO_MAX {
             return Err(RestoreError::Damaged("the next inode number is out of range"));

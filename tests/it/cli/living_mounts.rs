@@ -1,0 +1,97 @@
+//! Sessions with directories mounted in their worktree, which the user or a program changes afterwards.
+
+use super::living::Bench;
+use crate::support::{stderr, stdout};
+
+/// A session over `tree` with the folder `tools` mounted at `at`.
+fn with_tools(files: &[(&str, &str)], at: &str) -> Bench {
+    let tools = tempfile::tempdir().unwrap().keep();
+    std::fs::write(tools.join("tool"), "tool\n").unwrap();
+    Bench::with(files, &["--dir", &format!("{}::{at}", tools.display())])
+}
+
+/// Regression: no command could open the session any more.
+#[test]
+fn session_opens_after_the_worktree_got_a_name_of_a_mount() {
+    let bench = with_tools(&[("a", "1\n")], "/lib");
+    assert_eq!(stdout(&bench.sh("echo new > n; cat /lib/tool")), "tool\n");
+    std::fs::create_dir(bench.at("lib")).unwrap();
+    bench.write("lib/own", "own\n");
+    assert_eq!(stdout(&bench.sh("cat n lib/tool")), "new\ntool\n");
+    assert!(bench.done(&["diff", "box"]).contains("+new"));
+    bench.done(&["refresh", "box"]);
+    assert_eq!(stdout(&bench.sh("cat n lib/own; echo more >> lib/own")), "new\nown\n");
+    bench.done(&["apply", "box"]);
+    assert_eq!((bench.read("n"), bench.read("lib/own")), ("new\n".into(), "own\nmore\n".into()));
+}
+
+/// Regression: no command could open the session, and no refresh was possible.
+#[test]
+fn session_opens_after_the_directory_of_a_mount_point_was_removed_or_replaced() {
+    for replaced in [false, true] {
+        let bench = with_tools(&[("sub/x/hidden", "1\n"), ("a", "1\n")], "/worktree/sub/x");
+        assert_eq!(stdout(&bench.sh("echo new > n; cat sub/x/tool; echo k > sub/x/k")), "tool\n");
+        std::fs::remove_dir_all(bench.at("sub")).unwrap();
+        if replaced {
+            bench.write("sub", "a file\n");
+        }
+        for _ in 0..2 {
+            assert_eq!(
+                stdout(&bench.sh("cat n sub/x/tool sub/x/k")),
+                "new\ntool\nk\n",
+                "{replaced}"
+            );
+            bench.done(&["refresh", "box"]);
+        }
+        let diff = bench.done(&["diff", "box"]);
+        assert!(diff.contains("b/n") && diff.contains("/k") && !diff.contains("deleted"), "{diff}");
+        bench.done(&["apply", "box"]);
+        assert_eq!(bench.read("n"), "new\n");
+        assert_eq!(bench.at("sub").exists(), replaced);
+        if replaced {
+            assert_eq!(bench.read("sub"), "a file\n");
+        }
+        assert_eq!(bench.done(&["diff", "box"]), "", "{replaced}");
+        // A file of the session beside the mount point brings the directory back, or conflicts with what is there.
+        bench.sh("echo beside > sub/beside");
+        let applied = bench.call(&["apply", "box"]);
+        assert_eq!(applied.status.success(), !replaced, "{}", stderr(&applied));
+        if replaced {
+            assert!(stderr(&applied).contains("sub"), "{}", stderr(&applied));
+        } else {
+            assert_eq!(bench.read("sub/beside"), "beside\n");
+        }
+    }
+}
+
+/// Regression: after a refresh, programs of the session read and wrote outside of its directories.
+#[test]
+#[cfg(unix)]
+fn a_link_in_the_place_of_a_mounted_directory_is_not_followed() {
+    let files = [("sub/a", "a\n"), ("a", "1\n")];
+    for option in ["sub::/s", "sub::/s::ro"] {
+        let bench = Bench::with(&files, &["--dir", option]);
+        let secret = tempfile::tempdir().unwrap();
+        std::fs::write(secret.path().join("s"), "secret\n").unwrap();
+        let plant = format!("rm -r sub; ln -s {} sub", secret.path().display());
+        assert!(bench.sh(&plant).status.success());
+        bench.done(&["apply", "box"]);
+        let commands: [&[&str]; 3] =
+            [&["refresh", "box"], &["exec", "box", "cat", "/s/s"], &["diff", "box"]];
+        for command in commands {
+            let refused = bench.call(command);
+            assert_eq!(refused.status.code(), Some(125), "{command:?}: {}", stdout(&refused));
+            let why = "leads out of";
+            assert!(stderr(&refused).contains(why), "{command:?}: {}", stderr(&refused));
+        }
+        // A link in a read-only mount can be the user's own.
+        let made = bench.call(&["create", "--id", "other", "--dir", "sub::/s"]);
+        assert_eq!(made.status.code(), Some(2), "{}", stderr(&made));
+        // The user puts the directory back.
+        std::fs::remove_file(bench.at("sub")).unwrap();
+        std::fs::create_dir(bench.at("sub")).unwrap();
+        bench.write("sub/a", "again\n");
+        bench.done(&["refresh", "box"]);
+        assert_eq!(stdout(&bench.sh("cat /s/a")), "again\n");
+    }
+}
