@@ -191,19 +191,41 @@ fn hide(builder: MachineBuilder, host: &Path, at: &str) -> Result<MachineBuilder
 /// # Errors
 /// [`Usage`] if `host` lies in one of them.
 pub fn hidden(host: &Path, at: &str) -> Result<Vec<String>> {
-    let Ok(host) = disk::canonical(host) else { return Ok(Vec::new()) };
     let mut hidden = Vec::new();
     for (own, what) in [(cache_dir()?, "compiled code"), (home_dir()?, "sandboxes")] {
-        let Ok(own) = disk::canonical(&own) else { continue };
-        if host.starts_with(&own) {
-            let host = host.display();
-            let message = format!("cannot mount {host}: belljar keeps {what} there");
-            return Err(Usage(message).into());
-        }
-        if let Ok(inside) = own.strip_prefix(&host) {
-            let inside: Vec<_> = inside.iter().map(OsStr::to_string_lossy).collect();
-            hidden.push(format!("{}/{}", at.trim_end_matches('/'), inside.join("/")));
+        match place_of(&own, host, at) {
+            Place::Elsewhere => {}
+            Place::Around => {
+                let host = disk::canonical(host).unwrap_or_else(|_| host.to_owned());
+                let message =
+                    format!("cannot mount {}: belljar keeps {what} there", host.display());
+                return Err(Usage(message).into());
+            }
+            Place::At(path) => hidden.push(path),
         }
     }
     Ok(hidden)
+}
+
+/// Where a directory of belljar's own is, for programs that see another one.
+pub enum Place {
+    /// They do not see it.
+    Elsewhere,
+    /// It contains the other one.
+    Around,
+    /// At this path of theirs.
+    At(String),
+}
+
+/// Where `own` is for programs that see the directory `host` at `at`.
+pub fn place_of(own: &Path, host: &Path, at: &str) -> Place {
+    let (Ok(host), Ok(own)) = (disk::canonical(host), disk::canonical(own)) else {
+        return Place::Elsewhere;
+    };
+    if host.starts_with(&own) {
+        return Place::Around;
+    }
+    let Ok(inside) = own.strip_prefix(&host) else { return Place::Elsewhere };
+    let inside: Vec<_> = inside.iter().map(OsStr::to_string_lossy).collect();
+    Place::At(format!("{}/{}", at.trim_end_matches('/'), inside.join("/")))
 }

@@ -58,16 +58,34 @@ impl Folders {
         .into())
     }
 
-    /// The directory in which `path` lies by name, and where a link leads it outside.
+    /// The first link on the way of `path` that lies in one of the directories and leads out of it: the directory, and where
+    /// `path` leads.
     pub fn left_by(&self, path: &Path) -> Option<(&Path, PathBuf)> {
-        let named = lexical(path)?;
-        let real = disk::canonical(path).ok()?;
-        self.0.iter().find_map(|folder| {
-            let base = lexical(folder)?;
-            let lies_in = named != base && named.starts_with(&base);
-            let is_left = lies_in && !real.starts_with(disk::canonical(folder).ok()?);
-            is_left.then(|| (folder.as_path(), real.clone()))
-        })
+        let mut at = disk::current_dir().ok()?;
+        for component in path.components() {
+            match component {
+                Component::CurDir => continue,
+                Component::ParentDir => {
+                    at.pop();
+                    continue;
+                }
+                other => at.push(other),
+            }
+            // What is not there yet is no link.
+            let Ok(real) = disk::canonical(&at) else { continue };
+            let is_left = |folder: &&PathBuf| {
+                let lies_in = |folder: &PathBuf| {
+                    at != *folder && at.parent().is_some_and(|dir| dir.starts_with(folder))
+                };
+                disk::canonical(folder)
+                    .is_ok_and(|folder| lies_in(&folder) && !real.starts_with(&folder))
+            };
+            if let Some(folder) = self.0.iter().find(is_left) {
+                return Some((folder, disk::canonical(path).unwrap_or(real)));
+            }
+            at = real;
+        }
+        None
     }
 }
 
@@ -87,17 +105,8 @@ pub fn check_folders(args: &MountArgs) -> Result<()> {
     Ok(())
 }
 
-/// The absolute path without `.` and `..`, as if there were no links.
-fn lexical(path: &Path) -> Option<PathBuf> {
-    let mut clean = disk::current_dir().ok()?;
-    for component in path.components() {
-        match component {
-            Component::CurDir => {}
-            Component::ParentDir => {
-                clean.pop();
-            }
-            other => clean.push(other),
-        }
-    }
-    Some(clean)
+/// Where the absolute `path` leads, if a link is on its way.
+pub fn through_link(path: &Path) -> Option<PathBuf> {
+    let is_link = |dir: &Path| disk::symlink_metadata(dir).is_ok_and(|it| it.is_symlink());
+    path.ancestors().any(is_link).then(|| disk::canonical(path).ok()).flatten()
 }

@@ -27,6 +27,9 @@ pub struct Client {
     calls: Semaphore,
 }
 
+/// How the message begins that a sandbox is not there.
+pub(super) const NO_SANDBOX: &str = "no sandbox";
+
 /// Characters of the name of an unknown tool that a tape keeps.
 const NAME_CHARS_MAX: usize = 64;
 
@@ -230,7 +233,7 @@ impl Client {
             format!("there are: {}", known.join(", "))
         };
         ToolError::not_found(format!(
-            "no sandbox {id:?}: it was never there, or dropped, also after {} s without use; {next}",
+            "{NO_SANDBOX} {id:?}: it was never there, or dropped, also after {} s without use; {next}",
             self.server.policy.bounds.idle_ms_max / 1000
         ))
     }

@@ -3,23 +3,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::tape::CallTape;
+use super::tape::{CallTape, Request};
 use crate::host::{NetCall, NetCalls};
 use crate::tape::REDACTED;
-
-/// A request on the tape. The call of the sandbox that it belongs to comes after it.
-#[derive(Serialize, Deserialize)]
-pub(super) struct Request {
-    /// The sandbox whose program made it.
-    pub sandbox: String,
-    /// The process.
-    pub pid: u32,
-    /// The parameters.
-    pub params: Value,
-}
 
 /// Records what programs of one sandbox request.
 pub(super) struct Recorded {

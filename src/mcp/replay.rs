@@ -8,15 +8,16 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::call::Call;
-use super::client::Client;
+use super::client::{Client, NO_SANDBOX};
 use super::environment::{Environment, Loaded};
-use super::net::{Request, TapedRequest, TapedRequests, Waiting};
+use super::net::{TapedRequest, TapedRequests, Waiting};
 use super::policy::{Policy, PolicyError};
 use super::server::{Server, ServerError, Taped};
-use super::tape::{CAPABILITY, DROP, Params, START, Start};
+use super::tape::{CAPABILITY, DROP, Params, Request, START, Start};
 use crate::Overlay;
 use crate::kernel::vfs::{Applied, TapedTree, TapedTreeError};
-use crate::tape::{Kind, REDACTED, TapeError, TapeReader, TapeStore};
+use crate::store::StoreError;
+use crate::tape::{Kind, Payload, REDACTED, TapeError, TapeReader, TapeStore};
 
 /// Real time of a program in a replay, in milliseconds: where real time ended one, the call is left out.
 const TIMEOUT_MS: u64 = 3_600_000;
@@ -114,12 +115,21 @@ pub async fn replay(
             continue;
         }
         let wrong = |message: String| CallReplayError::Record { seq: record.seq, message };
-        let text = |payload: &crate::tape::Payload| {
-            let bytes = payload.bytes(&store).map_err(|error| wrong(error.to_string()))?;
-            String::from_utf8(bytes).map_err(|error| wrong(error.to_string()))
+        // `None` if it is withheld as a whole.
+        let text = |payload: &Payload| match payload.bytes(&store) {
+            Err(StoreError::Withheld { .. }) => Ok(None),
+            Err(error) => Err(wrong(error.to_string())),
+            Ok(bytes) => {
+                String::from_utf8(bytes).map(Some).map_err(|error| wrong(error.to_string()))
+            }
         };
-        // A withheld text is one that cannot be compared, or no call that can be made.
         let (params, result) = (text(params)?, text(result)?);
+        let Some(params) = params else {
+            if let Some(replay) = &mut replay {
+                replay.leave_out_withheld();
+            }
+            continue;
+        };
         // A client can call tools of any names.
         if operation == START
             && let Some(environment) = environment.take()
@@ -138,11 +148,12 @@ pub async fn replay(
         let replay = replay.as_mut().ok_or_else(|| wrong("a call before the start".to_owned()))?;
         if let Some(Request { sandbox, pid, params: asked }) = params.request {
             let name = operation.clone();
-            let request = TapedRequest { name, pid, params: asked, answer: result };
+            let answer = result.unwrap_or_else(|| REDACTED.to_owned());
+            let request = TapedRequest { name, pid, params: asked, answer };
             replay.waiting.entry((params.client, sandbox)).or_default().push(request);
             continue;
         }
-        let result: Value = parsed(&result).map_err(wrong)?;
+        let result = result.map(|result| parsed(&result)).transpose().map_err(wrong)?;
         replay.make(record.seq, operation, params, result).await?;
     }
     Ok(replay.map(|replay| replay.done).unwrap_or_default())
@@ -158,6 +169,10 @@ struct Replay {
     clients: HashMap<u64, Arc<Client>>,
     /// Sandboxes, by client, whose changes were written to the disk, and forks of them.
     applied: BTreeSet<(u64, String)>,
+    /// Sandboxes, by client, that have seen what the tape withholds, and forks of them.
+    withheld: BTreeSet<(u64, String)>,
+    /// Whether a call is withheld as a whole: any sandbox may have seen it.
+    all_withheld: bool,
     /// Outputs that real time ended, by client and sandbox.
     cut: BTreeSet<(u64, String, u64)>,
     /// What programs requested from the network, until the call that ran them.
@@ -183,6 +198,8 @@ impl Replay {
             waiting: Waiting::default(),
             clients: HashMap::new(),
             applied: BTreeSet::new(),
+            withheld: BTreeSet::new(),
+            all_withheld: false,
             cut: BTreeSet::new(),
             done: ReplayedCalls::default(),
         }
@@ -193,22 +210,25 @@ impl Replay {
         seq: u64,
         tool: &str,
         params: Params,
-        expected: Value,
+        expected: Option<Value>,
     ) -> Result<(), CallReplayError> {
         let Params { client: number, arguments, consent, .. } = params;
         let server = self.server.clone();
         let client = self.clients.entry(number).or_insert_with(|| server.connect_as(number));
         let client = client.clone();
         let Value::Object(mut words) = arguments.clone() else { return Ok(()) };
-        if tool == DROP && expected.is_null() {
+        if tool == DROP && expected == Some(Value::Null) {
             // It may have been dropped by a call as well.
             let _ = client.call("sandbox_drop", words, &Call::new()).await;
             return Ok(());
         }
         let id = arguments.get("sandbox").and_then(Value::as_str).unwrap_or_default();
         let requests = self.waiting.remove(&(number, id.to_owned())).unwrap_or_default();
+        let is_withheld = requests.iter().any(TapedRequest::is_withheld)
+            || self.is_withheld(number, &arguments, expected.as_ref());
+        let expected = expected.unwrap_or_default();
         let mut plan = self.plan(number, tool, &arguments, &expected);
-        if plan == Plan::Compare && requests.iter().any(TapedRequest::is_withheld) {
+        if plan == Plan::Compare && is_withheld {
             plan = Plan::Make;
         }
         self.requests.begin(requests);
@@ -239,6 +259,31 @@ impl Replay {
         Ok(())
     }
 
+    /// A call is withheld as a whole.
+    fn leave_out_withheld(&mut self) {
+        self.all_withheld = true;
+        self.done.left_out += 1;
+    }
+
+    /// Whether a call depends on what the tape withholds: then later ones of its sandboxes do, too.
+    fn is_withheld(&mut self, client: u64, arguments: &Value, expected: Option<&Value>) -> bool {
+        let ids = ["sandbox", "before", "after"].into_iter().filter_map(|it| arguments.get(it));
+        let made = expected.and_then(|expected| expected.get("sandbox"));
+        let ids: Vec<(u64, String)> =
+            ids.chain(made).filter_map(|id| Some((client, id.as_str()?.to_owned()))).collect();
+        let has_secret = |value: &Value| value.to_string().contains(REDACTED);
+        let is_withheld = self.all_withheld
+            || has_secret(arguments)
+            || expected.is_none_or(has_secret)
+            || ids.iter().any(|id| self.withheld.contains(id));
+        if is_withheld {
+            // Without its answer, the name of a new sandbox may be unknown.
+            self.all_withheld |= ids.is_empty();
+            self.withheld.extend(ids);
+        }
+        is_withheld
+    }
+
     fn plan(&mut self, client: u64, tool: &str, arguments: &Value, expected: &Value) -> Plan {
         let named = |field: &str| {
             let id = arguments.get(field).and_then(Value::as_str).unwrap_or_default();
@@ -250,6 +295,8 @@ impl Replay {
             ("sandbox_list" | "program_list" | "toolchain_install", _)
             | ("sandbox_create" | "sandbox_fork" | "sandbox_apply", Some(_))
             | (_, Some("cancelled" | "limit" | "consent")) => Plan::LeaveOut,
+            // The message names those that there are.
+            (_, Some("not_found")) if expected.to_string().contains(NO_SANDBOX) => Plan::LeaveOut,
             ("sandbox_apply", None) => {
                 self.applied.insert(named("sandbox"));
                 Plan::LeaveOut
@@ -277,7 +324,6 @@ impl Replay {
                 }
             }
             _ if expected.get("undone") == Some(&Value::Bool(true)) => Plan::LeaveOut,
-            _ if expected.to_string().contains(REDACTED) => Plan::Make,
             _ => Plan::Compare,
         }
     }

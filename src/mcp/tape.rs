@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use super::call::Call;
 use super::error::ToolError;
-use super::net::Request;
 use super::policy::{Policy, PolicyTexts};
 use crate::tape::{FileTape, Header, Kind, Phase, Recorder, Redaction, TapeError};
 
@@ -48,6 +47,17 @@ pub(super) struct Params {
     /// What a program requested, if it is no call of the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Request>,
+}
+
+/// A request on the tape. The call of the sandbox that it belongs to comes after it.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Request {
+    /// The sandbox whose program made it.
+    pub sandbox: String,
+    /// The process.
+    pub pid: u32,
+    /// The parameters.
+    pub params: Value,
 }
 
 impl CallTape {

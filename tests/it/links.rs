@@ -91,6 +91,9 @@ fn mistakes(path: &Path, text: &str, documents: &BTreeMap<PathBuf, String>) -> V
         };
         if !package().join(&to).exists() {
             wrong.push(format!("{}: nothing is at {target}", path.display()));
+        } else if package().join(&to).is_dir() && !documents.contains_key(&to.join("README.md")) {
+            // The site lists no directories.
+            wrong.push(format!("{}: {target} is a directory without README.md", path.display()));
         } else if !anchor.is_empty()
             && documents.get(&to).is_some_and(|text| !anchors(text).contains(anchor))
         {
@@ -112,7 +115,7 @@ fn links_of_the_documentation_lead_somewhere() {
 #[test]
 fn dead_links_are_found() {
     let documents = documents();
-    let text = "[a](cli.md#options) [b](cli.md#no-such) [c](nowhere.md) [`d`](../README.md)\n\
+    let text = "[a](cli.md#options) [b](cli.md#no-such) [c](nowhere.md) [`d`](../README.md) [j](../src)\n\
         ```\n[e](nowhere.md)\n```\n`[f](nowhere.md)` [g](#here)\n# Here\n# Here\n[h](#here-1) [i](#here-2)";
     let path = Path::new("docs/test.md");
     let mut documents = documents;
@@ -122,7 +125,11 @@ fn dead_links_are_found() {
         .into_iter()
         .filter(|mistake| !mistake.contains("at #here"))
         .collect();
-    let expected = ["no heading for cli.md#no-such", "nothing is at nowhere.md"];
+    let expected = [
+        "no heading for cli.md#no-such",
+        "nothing is at nowhere.md",
+        "../src is a directory without README.md",
+    ];
     assert_eq!(wrong, expected.map(|mistake| format!("docs/test.md: {mistake}")));
     assert!(anchors(text).contains("here-1") && !anchors(text).contains("here-2"));
 }

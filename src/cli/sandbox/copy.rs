@@ -12,6 +12,7 @@ use crate::base::disk;
 use crate::cli::args::sandbox::CpArgs;
 use crate::cli::changes::journaled;
 use crate::cli::exit::Usage;
+use crate::cli::planted_links::Folders;
 use crate::cli::recover::before_opening;
 use crate::cli::text::printable;
 use crate::sandbox::{Copied, check_session_id};
@@ -22,6 +23,7 @@ pub fn run(args: &CpArgs) -> Result<u8> {
             let mut sandbox = home()?.resume(id)?;
             let path = sandbox.absolute(path);
             let to = Path::new(&args.to);
+            Folders::of_session(sandbox.mounts()).check("cp", to)?;
             before_opening(&folder_of(to), false)?;
             let copied = journaled(false, |journals, witness| {
                 sandbox.copy_out_journaled(&path, to, journals, witness)
@@ -35,6 +37,7 @@ pub fn run(args: &CpArgs) -> Result<u8> {
             let mut sandbox = held.resume()?;
             let path = sandbox.absolute(path);
             let from = Path::new(&args.from);
+            Folders::of_session(sandbox.mounts()).check("cp", from)?;
             before_opening(&folder_of(from), false)?;
             let copied = sandbox.copy_in(from, &path)?;
             held.save(&mut sandbox)?;

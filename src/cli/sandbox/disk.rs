@@ -78,6 +78,7 @@ pub fn refresh(args: &RefreshArgs) -> Result<u8> {
             Ok(changes) => count(changes.len(), "change"),
             Err(_) => "all changes".to_owned(),
         };
+        sandbox.files().check_mount_names().context("nothing is taken in")?;
         sandbox.discard_and_refresh().context("cannot give up the session's changes")?;
         if !args.json {
             note!("belljar: gave up {given_up} of the session");

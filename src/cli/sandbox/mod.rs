@@ -17,8 +17,8 @@ use serde_json::json;
 
 use super::compile::Compiler;
 use super::exit::{Usage, describe};
-use super::mounts::hidden;
-use super::planted_links::Folders;
+use super::mounts::{Place, place_of};
+use super::planted_links::{Folders, through_link};
 use super::progress::Progress;
 use super::recover::before_opening;
 use super::setup::POOL_SLOTS;
@@ -82,7 +82,16 @@ fn home_with(
             what: "cannot open a directory of the session".to_owned(),
             source: std::io::Error::other(format!("{error:#}")),
         })?;
-        programs(spec, cache_dir.clone(), compile, loaded.clone())
+        // A program that can write there decides what runs.
+        let is_seen = sees(spec, &cache_dir);
+        if is_seen {
+            note!(
+                "belljar: note: {}, where belljar keeps compiled code, lies in a directory of the session, so it is not used",
+                cache_dir.display()
+            );
+        }
+        let cache_dir = (!is_seen).then(|| cache_dir.clone());
+        programs(spec, cache_dir, compile, loaded.clone())
             .map(|programs| programs.answered_from(results.clone()))
             .map(|programs| Arc::new(programs) as Arc<dyn Programs>)
             .map_err(|error| SandboxError::InvalidRequest {
@@ -99,25 +108,40 @@ fn before_opening_folders(spec: &SandboxSpec) -> Result<()> {
     let folders = Folders::of_session(&spec.mounts);
     for SandboxMount { target, source, .. } in &spec.mounts {
         let MountSource::Host(path) = source else { continue };
-        if let Some((folder, real)) = folders.left_by(path) {
+        // `create` keeps paths without links; another program of the library may not.
+        let moved = if spec.metadata.contains_key(TOOLCHAIN) { through_link(path) } else { None };
+        let left_by = || folders.left_by(path).map(|(_, real)| real);
+        if let Some(real) = moved.or_else(left_by) {
             bail!(
-                "{}, which is mounted at {target}, leads out of {} to {} by a symbolic link, which a program may have put \
-                 there; put the directory back in its place, or make a new session",
+                "{}, which is mounted at {target}, leads to {} by a symbolic link, which a program may have put there; put \
+                 the directory back in its place, or make a new session",
                 path.display(),
-                folder.display(),
                 real.display(),
-            );
-        }
-        let is_hidden = |own: &String| spec.mounts.iter().any(|mount| mount.target == *own);
-        if let Some(own) = hidden(path, target)?.iter().find(|own| !is_hidden(own)) {
-            bail!(
-                "belljar keeps files of its own in {own} now, where programs of the session could write; keep them elsewhere, \
-                 or make a new session"
             );
         }
         before_opening(path, false)?;
     }
+    let home = home::home_dir()?;
+    if sees(spec, &home) {
+        bail!(
+            "belljar keeps sandboxes in {} now, where programs of the session could write; move that directory, or make a \
+             new session",
+            home.display()
+        );
+    }
     Ok(())
+}
+
+/// Whether programs of a session see `own`, a directory of belljar's own.
+fn sees(spec: &SandboxSpec, own: &Path) -> bool {
+    spec.mounts.iter().any(|SandboxMount { target, source, .. }| {
+        let MountSource::Host(host) = source else { return false };
+        match place_of(own, host, target) {
+            Place::Elsewhere => false,
+            Place::Around => true,
+            Place::At(path) => !spec.mounts.iter().any(|mount| mount.target == path),
+        }
+    })
 }
 
 /// The toolchains of a session.
@@ -136,14 +160,14 @@ fn toolchains(spec: &SandboxSpec) -> Result<Toolchains> {
 
 fn programs(
     spec: &SandboxSpec,
-    cache_dir: PathBuf,
+    cache_dir: Option<PathBuf>,
     compile: Option<CompileArgs>,
     loaded: Option<Loaded>,
 ) -> Result<ToolchainPrograms> {
     let engine = EngineConfig {
         pool_slots: POOL_SLOTS,
         fuel: spec.limits.fuel.is_some(),
-        cache_dir: Some(cache_dir.clone()),
+        cache_dir: cache_dir.clone(),
         tier: compile.map_or(TierChoice::Auto, |it| it.tier.into()),
         // A process of its own does that.
         optimize_in_background: false,
@@ -153,7 +177,7 @@ fn programs(
     let fuel = engine.fuel;
     let mut programs = ToolchainPrograms::with_engine_config(engine, toolchains(spec)?);
     if let Some(limits) = compile {
-        let compiler = Compiler { cache_dir: Some(cache_dir), fuel, limits, quiet: false };
+        let compiler = Compiler { cache_dir, fuel, limits, quiet: false };
         programs = programs.compiler(compiler.clone().shared());
         programs = programs.on_load(Arc::new(move |program, module, is_cached| {
             if is_cached {

@@ -266,6 +266,10 @@ impl Guest {
         match ended {
             Some((pid, status)) => {
                 self.tape_wait(pid, status);
+                if self.machine.run.processes.count() == 1 {
+                    // Nobody is left to let act: what comes is as at the beginning.
+                    self.machine.run.busy = 0;
+                }
                 Ok(ended)
             }
             None if block => Err(self.wait(Wait::Child(which), None)),

@@ -197,7 +197,6 @@ impl Machine {
             if !self.run.processes.any_alive() {
                 return None;
             }
-            self.run.busy = 0;
             let due = self.run.processes.next_due();
             if self.run.processes.any_waits_for_host() {
                 match self.listen(due) {
@@ -212,6 +211,8 @@ impl Machine {
                     WaitEnd::Time => {}
                 }
             }
+            // Waits for the host alone do not let time pass.
+            self.run.busy = 0;
             let Some(due) = due else {
                 let waits = self.run.processes.describe_waits();
                 self.run.processes.end_all(Outcome::Deadlock(waits));

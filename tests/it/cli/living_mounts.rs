@@ -19,10 +19,20 @@ fn session_opens_after_the_worktree_got_a_name_of_a_mount() {
     bench.write("lib/own", "own\n");
     assert_eq!(stdout(&bench.sh("cat n lib/tool")), "new\ntool\n");
     assert!(bench.done(&["diff", "box"]).contains("+new"));
+    // Programs could not tell the two apart.
+    for args in [&["refresh", "box"][..], &["refresh", "--discard", "box"]] {
+        let refused = bench.call(args);
+        assert_eq!(refused.status.code(), Some(125), "{args:?}");
+        assert!(stderr(&refused).contains("the worktree has \"lib\" of its own"), "{args:?}");
+    }
+    std::fs::rename(bench.at("lib"), bench.at("mine")).unwrap();
     bench.done(&["refresh", "box"]);
-    assert_eq!(stdout(&bench.sh("cat n lib/own; echo more >> lib/own")), "new\nown\n");
+    assert_eq!(
+        stdout(&bench.sh("cat n mine/own /lib/tool; echo more >> mine/own")),
+        "new\nown\ntool\n"
+    );
     bench.done(&["apply", "box"]);
-    assert_eq!((bench.read("n"), bench.read("lib/own")), ("new\n".into(), "own\nmore\n".into()));
+    assert_eq!((bench.read("n"), bench.read("mine/own")), ("new\n".into(), "own\nmore\n".into()));
 }
 
 /// Regression: no command could open the session, and no refresh was possible.
@@ -52,6 +62,11 @@ fn session_opens_after_the_directory_of_a_mount_point_was_removed_or_replaced() 
             assert_eq!(bench.read("sub"), "a file\n");
         }
         assert_eq!(bench.done(&["diff", "box"]), "", "{replaced}");
+        if replaced {
+            let fork = ["fork", "box", "--id", "other"];
+            bench.done(&fork);
+            bench.done(&["refresh", "--discard", "other"]);
+        }
         // A file of the session beside the mount point brings the directory back, or conflicts with what is there.
         bench.sh("echo beside > sub/beside");
         let applied = bench.call(&["apply", "box"]);
@@ -81,12 +96,24 @@ fn a_link_in_the_place_of_a_mounted_directory_is_not_followed() {
         for command in commands {
             let refused = bench.call(command);
             assert_eq!(refused.status.code(), Some(125), "{command:?}: {}", stdout(&refused));
-            let why = "leads out of";
+            let why = "by a symbolic link";
             assert!(stderr(&refused).contains(why), "{command:?}: {}", stderr(&refused));
         }
         // A link in a read-only mount can be the user's own.
         let made = bench.call(&["create", "--id", "other", "--dir", "sub::/s"]);
         assert_eq!(made.status.code(), Some(2), "{}", stderr(&made));
+        // Another session does not follow it either, nor does `cp`, whatever name the folder has.
+        let (inner, outer) = (bench.tree(), bench.tree().with_extension("link"));
+        std::os::unix::fs::symlink(&inner, &outer).unwrap();
+        let through = outer.join("sub").display().to_string();
+        let made = bench.call(&["create", "--id", "third", "--dir", &format!("{through}::/s")]);
+        assert_eq!(made.status.code(), Some(2), "{}", stdout(&made));
+        bench.done(&["create", "--id", "fourth"]);
+        for to in ["sub/copied", &format!("{through}/copied")] {
+            let copied = bench.call(&["cp", "fourth:a", to]);
+            assert_eq!(copied.status.code(), Some(2), "{to}: {}", stderr(&copied));
+        }
+        assert!(!secret.path().join("copied").exists());
         // The user puts the directory back.
         std::fs::remove_file(bench.at("sub")).unwrap();
         std::fs::create_dir(bench.at("sub")).unwrap();

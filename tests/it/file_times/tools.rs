@@ -336,3 +336,22 @@ fn refreshes_of_different_sessions_give_different_times() {
     }
     assert_eq!(seconds.len(), 3, "{seconds:?}");
 }
+
+/// Regression: a time of the future, as tests of Python set it so that a module is read again, put the clock there, and the
+/// next write got the same second.
+#[test]
+fn python_sees_a_write_after_a_time_of_the_future_was_set() {
+    let name = "python_sees_a_write_after_a_time_of_the_future_was_set";
+    let Some(place) = Place::with_python(name) else { return };
+    let program = "import os, sys, time, importlib; sys.path.insert(0, '.')\n\
+        def write(v): open('mod.py', 'w').write(f'X = {v}\\n')\n\
+        write(1); t = time.time() + 10; os.utime('mod.py', (t, t))\n\
+        import mod; old = mod.X\n\
+        write(2); importlib.reload(mod); print(old, mod.X)\n";
+    place.edit("program.py", program, 0);
+    for mtimes in ["host", "content"] {
+        let options = format!("run -q --mtimes {mtimes}");
+        let words = [options.as_str(), "python-3.12.0", "program.py"];
+        assert_eq!(stdout(&place.output(&words)), "1 2\n", "{mtimes}");
+    }
+}

@@ -285,3 +285,51 @@ fn requests_of_programs_are_replayed_without_the_network() {
         stdout(&differs)
     );
 }
+
+/// Regression: the tape lacked what a sandbox looked at first after a fork, a program that real time ended, or an apply; and a
+/// secret in a call made a replay fail.
+#[test]
+fn calls_after_forks_and_with_secrets_are_replayed() {
+    const TOKEN: &str = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
+    let scene = Scene::new(&json!({ "limits": { "timeout_ms_max": 20_000 } }));
+    let capabilities = json!({ "elicitation": {} });
+    let mut wire = Wire::connected(&scene, &["--tape", "calls.tape"], &capabilities);
+    let folder = json!({ "folders": [{ "folder": "project" }] });
+    let exec = |id: &str, command: &str| json!({ "sandbox": id, "command": command });
+    // Of each sandbox, the first thing that is looked at.
+    wire.call("sandbox_create", &folder);
+    wire.call("sandbox_fork", &json!({ "sandbox": "sandbox-1", "id": "fork" }));
+    wire.call("sandbox_exec", &exec("fork", "cat a.txt; ls; echo more >> a.txt"));
+    wire.call("sandbox_diff", &json!({ "sandbox": "fork" }));
+    wire.call("sandbox_create", &folder);
+    let late =
+        json!({ "sandbox": "sandbox-2", "command": "while :; do :; done", "timeout_ms": 100 });
+    assert_eq!(wire.call("sandbox_exec", &late)["undone"], true);
+    wire.call("sandbox_exec", &exec("sandbox-2", "cat sub/b.txt; ls"));
+    wire.call("sandbox_create", &folder);
+    wire.call("sandbox_exec", &exec("sandbox-3", "echo new > new"));
+    let id = wire.begin_call("sandbox_apply", &json!({ "sandbox": "sandbox-3" }));
+    let question = wire.receive(|message| message["method"] == "elicitation/create");
+    let agreed = json!({ "action": "accept", "content": { "write": true } });
+    wire.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": agreed }));
+    assert_eq!(wire.answer(id)["result"]["isError"], false);
+    wire.call("sandbox_exec", &exec("sandbox-3", "cat a.txt; ls sub"));
+    // What depends on a secret, and what comes after it in that sandbox, is not compared.
+    wire.call("sandbox_create", &json!({ "id": "secret" }));
+    wire.call("sandbox_exec", &exec("secret", &format!("printf %s {TOKEN} | tee s | wc -c")));
+    wire.call("sandbox_exec", &exec("secret", "wc -c s"));
+    wire.call("sandbox_exec", &exec("sandbox-2", "cat a.txt"));
+    let long = format!("echo {TOKEN}; yes | head -n 3000");
+    wire.call("sandbox_exec", &exec("secret", &long));
+    wire.refused("sandbox_ls", &json!({ "sandbox": "nobody" }));
+    assert!(wire.leave().success());
+    assert!(!scene.read("calls.tape").contains(TOKEN));
+
+    std::fs::remove_dir_all(scene.path("project")).unwrap();
+    let replayed = scene.belljar().args(["replay", "--json", "calls.tape"]).output().unwrap();
+    assert!(replayed.status.success(), "{}{}", stdout(&replayed), stderr(&replayed));
+    let report: Value = serde_json::from_str(&stdout(&replayed)).unwrap();
+    // Left out are the call that timed out, the two of the apply, the three with the secret, and the sandbox
+    // that is not there.
+    assert_eq!((&report["calls"], &report["left_out"]), (&json!(11), &json!(7)), "{report}");
+}

@@ -291,14 +291,7 @@ impl Overlay {
             // Includes the origins of nodes freed above.
             self.seen.retain(|origin| !layers.contains(&origin.layer));
         }
-        for index in 1..self.mounts.len() {
-            let (at, root) = (self.mounts[index].at.clone(), self.mounts[index].root);
-            if !at.is_root() && !self.stands_at(&at, root)? {
-                self.dir_mut(root).parent = None;
-                self.place(&at, root, now)?;
-            }
-        }
-        Ok(())
+        self.put_mounts_back().map_err(|(_, errno)| errno)
     }
 
     /// Removes all entries of `mount`, so that its layers show as they are. Nodes at paths for which `is_kept` is true
@@ -327,17 +320,5 @@ impl Overlay {
                 (false, false) => self.drop_link(id, now),
             }
         }
-    }
-
-    fn stands_at(&mut self, at: &VPath, root: NodeId) -> Result<bool, Errno> {
-        let mut dir = self.root();
-        for name in at.as_str().split('/') {
-            match self.child(dir, name)? {
-                Some(id) if id == root => return Ok(true),
-                Some(id) if self.expect_dir(id).is_ok() => dir = id,
-                _ => return Ok(false),
-            }
-        }
-        Ok(false)
     }
 }

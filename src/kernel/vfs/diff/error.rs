@@ -40,6 +40,18 @@ pub enum DiffError {
         /// The limit.
         max: u64,
     },
+    /// The worktree has an entry of the first name of a mount by now: after a refresh, programs could not tell `lib/x` from
+    /// `/lib/x`.
+    #[error(
+        "the worktree has {name:?} of its own on the disk now, and programs cannot tell {name}/x from /{name}/x, while \
+         something is mounted at {path}: rename it"
+    )]
+    Ambiguous {
+        /// The mount point.
+        path: String,
+        /// The name.
+        name: String,
+    },
     /// The paths of the changes are too long together.
     #[error(
         "the paths of all changes exceed {max} bytes in total \

@@ -12,6 +12,7 @@ use crate::kernel::vfs::layer::host_dir::HostDir;
 use crate::kernel::vfs::layer::recording::RecordingLayer;
 use crate::kernel::vfs::layer::{FileType, Layer};
 use crate::kernel::vfs::path::VPath;
+use crate::tape::Recorder;
 
 /// A directory of the root that does not show in the worktree: programs create their own.
 const TMP: &str = "tmp";
@@ -90,6 +91,16 @@ impl Mount {
     }
 }
 
+/// `layer`, with its answers recorded as those of a directory at `at`.
+fn directory_on_tape(
+    layer: Arc<dyn Layer>,
+    at: &VPath,
+    shows_times: bool,
+    tape: &Recorder,
+) -> Arc<dyn Layer> {
+    Arc::new(RecordingLayer::new(layer, at, shows_times, tape.clone()).reading_in_place())
+}
+
 impl Overlay {
     /// Mounts `source` at the absolute path `at`, over what is there. Creates missing directories on the way.
     /// Takes the same time whatever the size of the tree.
@@ -120,10 +131,8 @@ impl Overlay {
         let layers: Vec<Arc<dyn Layer>> = match (&self.tape, &self.directories_tape) {
             (None, Some((tape, below))) if baseline.is_some() => {
                 let at = VPath::parse(&at.absolute(&below.absolute("/")))?;
-                let record = |layer| {
-                    RecordingLayer::new(layer, &at, shows_times, tape.clone()).reading_in_place()
-                };
-                layers.into_iter().map(|layer| Arc::new(record(layer)) as Arc<dyn Layer>).collect()
+                let record = |layer| directory_on_tape(layer, &at, shows_times, tape);
+                layers.into_iter().map(record).collect()
             }
             (None, _) => layers,
             (Some(tape), _) => {
@@ -175,6 +184,21 @@ impl Overlay {
         let layer = first;
         self.mounts.push(Mount { root, at, read_only, mtimes, host, layer, baseline, is_layered });
         Ok(id)
+    }
+
+    /// The layer of the mount `index` that shows `baseline`: it records what it answers, if directories are on a tape.
+    pub(in crate::kernel::vfs) fn recorded_directory(
+        &self,
+        index: usize,
+        baseline: Arc<Baseline>,
+    ) -> Arc<dyn Layer> {
+        let Some((tape, below)) = &self.directories_tape else { return baseline };
+        let Mount { at, mtimes, .. } = &self.mounts[index];
+        match VPath::parse(&at.absolute(&below.absolute("/"))) {
+            Ok(at) => directory_on_tape(baseline, &at, *mtimes == Mtimes::Host, tape),
+            // It was mounted, so the path is not too long.
+            Err(_) => baseline,
+        }
     }
 
     /// Mounts are only listed from now on, and [`Overlay::restore`] places them: what is on the disk now does not matter

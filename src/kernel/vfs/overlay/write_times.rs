@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use super::Overlay;
 use super::known_times::{KnownTimes, Refresh};
 use super::node::{Body, MountId, Node, NodeId, TimesOf};
-use super::times::{Mtimes, TimeScale};
+use super::times::{FILES_END_NS, Mtimes, TimeScale};
 use crate::kernel::vfs::layer::Stat;
 use crate::kernel::vfs::layer::Times;
 
@@ -247,10 +247,16 @@ impl Overlay {
     pub(super) fn time_of_setting(&mut self, id: NodeId, time: u64, now: u64) -> u64 {
         let TimeScale::Paused(start_ns) = self.time_scale else { return now };
         let is_later = self.writes.last_ns.is_some_and(|last| last < time);
-        if self.kernel_version < 11 || !is_later || time > start_ns.saturating_add(SET_NS_MAX) {
+        // A time after an earlier start can be a true date.
+        let is_shown_elsewhere =
+            start_ns >= FILES_END_NS && time <= start_ns.saturating_add(SET_NS_MAX);
+        if self.kernel_version < 11 || !is_later || !is_shown_elsewhere {
             return now;
         }
-        self.writes.next(Some(id), None, time)
+        let time = self.writes.next(Some(id), None, time);
+        // As natively, a later write is not in the second that was set.
+        self.write_in_another_second();
+        time
     }
 
     /// Records a change of the content of `id` when the clock shows `now`.

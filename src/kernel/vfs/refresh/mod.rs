@@ -13,7 +13,8 @@ mod tree;
 
 use self::plan::RefreshPlan;
 use super::apply::conflicts::Conflict;
-use super::diff::DiffError;
+use super::diff::{DiffError, failed};
+use super::layer::Layer;
 use super::overlay::Overlay;
 use super::overlay::baseline::Baseline;
 use super::overlay::below_files::BelowFiles;
@@ -69,8 +70,9 @@ impl Overlay {
     /// Nothing may be open.
     ///
     /// # Errors
-    /// Those of [`Overlay::diff`]; nothing is taken in then.
+    /// Those of [`Overlay::diff`], and of [`Overlay::check_mount_names`]; nothing is taken in then.
     pub fn refresh(&mut self) -> Result<Refreshed, DiffError> {
+        self.check_mount_names()?;
         let before = self.clone();
         let refreshed = self.rebase();
         if refreshed.is_err() {
@@ -100,7 +102,7 @@ impl Overlay {
         for (plan, former) in plans.iter().zip(former) {
             self.put_back(plan, former)?;
         }
-        self.put_mounts_back()?;
+        self.put_mounts_back().map_err(|(at, errno)| failed("examine", &at)(errno))?;
         self.torn.clear();
         self.below_files = BelowFiles::default();
         refreshed.taken.sort_unstable();
@@ -110,11 +112,32 @@ impl Overlay {
         Ok(refreshed)
     }
 
+    /// Checks that the worktree's directory on the disk has no entry of the first name of a mount elsewhere.
+    ///
+    /// # Errors
+    /// [`DiffError::Ambiguous`].
+    pub fn check_mount_names(&self) -> Result<(), DiffError> {
+        let Some(worktree) = self.worktree.filter(|_| self.root_shows) else { return Ok(()) };
+        let worktree = &self.mounts[worktree.index()];
+        let Some(baseline) = &worktree.baseline else { return Ok(()) };
+        for mount in self.mounts.iter().filter(|mount| mount.baseline.is_some()) {
+            let name = mount.at.as_str().split('/').next().unwrap_or_default();
+            let is_own = name.is_empty() || worktree.at.as_str() == name;
+            let on_disk = VPath::parse(name).ok().filter(|_| !is_own);
+            if on_disk.is_some_and(|path| baseline.disk().stat(&path).is_ok()) {
+                let (path, name) = (mount.path(), name.to_owned());
+                return Err(DiffError::Ambiguous { path, name });
+            }
+        }
+        Ok(())
+    }
+
     /// Drops all changes in host directories, and shows their present state.
     ///
     /// # Errors
-    /// Those of [`Overlay::discard`].
+    /// Those of [`Overlay::discard`]; `EEXIST` if [`Overlay::check_mount_names`] fails.
     pub fn discard_and_refresh(&mut self, now: u64) -> Result<(), Errno> {
+        self.check_mount_names().map_err(|_| Errno::Exist)?;
         let mut windows = Vec::new();
         for (mount, index) in (0..).map(MountId).zip(0..self.mounts.len()) {
             let Some(baseline) = self.mounts[index].baseline.clone() else { continue };

@@ -200,12 +200,12 @@ impl Overlay {
     /// Puts mounts at their mount points again, over whatever the disk has there by now.
     ///
     /// # Errors
-    /// Those of the layers.
-    pub(super) fn put_mounts_back(&mut self) -> Result<(), DiffError> {
+    /// Those of the layers, with the mount point.
+    pub(in crate::kernel::vfs) fn put_mounts_back(&mut self) -> Result<(), (VPath, Errno)> {
         for index in 1..self.mounts.len() {
             let (at, root) = (self.mounts[index].at.clone(), self.mounts[index].root);
             let Some((parent, name)) = at.split_last() else { continue };
-            let failed = |errno| failed("examine", &at)(errno);
+            let failed = |errno| (at.clone(), errno);
             let mut dir = self.root();
             for step in parent.as_str().split('/').filter(|step| !step.is_empty()) {
                 let child = self.child(dir, step).map_err(failed)?;

@@ -268,7 +268,7 @@ impl Overlay {
         self.mounts[index].baseline = Some(baseline.clone());
         // A recorded layer stays recorded; after a run nothing asks it.
         if self.tape.is_none() {
-            self.layers[layer] = baseline;
+            self.layers[layer] = self.recorded_directory(index, baseline);
         }
     }
 
