@@ -149,7 +149,7 @@ impl Sandbox {
             .limits(spec.limits)
             .programs(programs);
         if beginning == Beginning::Earlier {
-            builder = builder.to_be_restored();
+            builder = builder.awaiting_restore();
         }
         if let Some((recorder, at)) = &directories.tape {
             builder = builder.directories_tape(recorder.clone(), at.clone());

@@ -269,7 +269,7 @@ impl MachineBuilder {
 
     /// The machine is for [`Machine::restore`] alone: what the directories of the disk have at mount points now does not
     /// matter.
-    pub(crate) fn to_be_restored(mut self) -> Self {
+    pub(crate) fn awaiting_restore(mut self) -> Self {
         self.is_to_be_restored = true;
         self
     }
