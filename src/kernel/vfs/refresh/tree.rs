@@ -12,7 +12,7 @@ use crate::kernel::vfs::overlay::baseline::Pin;
 use crate::kernel::vfs::overlay::node::{
     Body, Dir, Entry, EntryKind, MADE_INO_END, MountId, Node, NodeId, Origin, TimesOf, ino_below,
 };
-use crate::kernel::vfs::overlay::{Overlay, name_len};
+use crate::kernel::vfs::overlay::{Overlay, name_len, node_bytes};
 use crate::kernel::vfs::path::VPath;
 
 /// What is found again only in the tree so far.
@@ -226,7 +226,9 @@ impl Overlay {
     /// something else.
     fn put_scaffold(&mut self, dir: NodeId, name: &str, shadows: bool) -> NodeId {
         let (times, mount) = (self.node(dir).times, self.node(dir).mount);
-        let body = Dir { complete: true, scaffold: true, ..Dir::default() };
+        let scaffold = Dir { complete: true, scaffold: true, ..Dir::default() };
+        let body = Body::Dir(Arc::new(scaffold));
+        self.upper_bytes += node_bytes(&body);
         let ino = self.fresh_ino();
         let id = self.insert(Node {
             ino,
@@ -238,7 +240,7 @@ impl Overlay {
             times,
             times_of: TimesOf::Clock,
             origin: None,
-            body: Body::Dir(Arc::new(body)),
+            body,
         });
         self.put(dir, name, id, shadows);
         id
