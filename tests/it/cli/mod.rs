@@ -14,8 +14,8 @@ mod host_limits;
 #[cfg(unix)]
 mod link_texts;
 mod living;
-#[cfg(unix)]
 mod living_mounts;
+#[cfg(unix)]
 mod living_moves;
 #[cfg(unix)]
 mod living_replaced;
