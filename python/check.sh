@@ -48,6 +48,7 @@ print(re.search(r"^```python\n(.*?)^```$", open(sys.argv[1]).read(), re.M | re.S
     BELLJAR_HOME=$scratch/home BELLJAR_CACHE_DIR=$scratch/cache PATH=/nonexistent "$bin/python" first.py
 
     step benchmark
-    "$bin/python" "$here/bench.py"
+    # Isolated, so that the installed package is imported.
+    "$bin/python" -I "$here/bench.py"
 fi
 step 'all right'
