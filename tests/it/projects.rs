@@ -483,3 +483,28 @@ assert not manifest.is_valid(notes), "a program is a module or a script"
     let output = python().args(["-c", script]).arg(package()).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
 }
+
+/// Regression: a replay beside a `belljar.toml` that cannot be read found no built-in program.
+#[test]
+fn a_recording_needs_nothing_of_the_project_that_it_is_replayed_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let (made, other) = (folder.path().join("made"), folder.path().join("other"));
+    for dir in [&made, &other] {
+        std::fs::create_dir(dir).unwrap();
+    }
+    std::fs::write(made.join("a"), "text\n").unwrap();
+    let recorded =
+        belljar(&made).args(["record", "-q", "--tape", "../t.tape", "cat", "a"]).output();
+    assert_eq!(stdout(&recorded.unwrap()), "text\n");
+    for text in ["[toolchains]\nnosuch = \"1.0\"\n", "[toolchains\n"] {
+        std::fs::write(other.join("belljar.toml"), text).unwrap();
+        let ran = belljar(&other).args(["run", "cat", "../made/a"]).output().unwrap();
+        assert!(
+            stderr(&ran).contains("belljar.toml") || stderr(&ran).contains("nosuch"),
+            "{}",
+            stderr(&ran)
+        );
+        let replayed = belljar(&other).args(["replay", "-q", "../t.tape"]).output().unwrap();
+        assert_eq!(stdout(&replayed), "text\n", "{}", stderr(&replayed));
+    }
+}

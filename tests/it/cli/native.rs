@@ -132,3 +132,24 @@ fn files_that_other_tools_obey_are_left_out_and_named() {
     assert!(said.contains("belljar: 1 change written to the disk"), "{said}");
     assert!(src.join("made").exists() && !src.join(".vscode").exists());
 }
+
+/// Regression: belljar ignores SIGXFSZ, and a native `PROGRAM` of `run` inherited that.
+#[test]
+#[cfg(target_os = "linux")]
+fn native_program_of_a_run_is_ended_by_a_file_that_is_too_long() {
+    const SIGXFSZ: u32 = 25;
+    let folder = tempfile::tempdir().unwrap();
+    let script = "grep SigIgn /proc/self/status";
+    for options in
+        [&["--on-missing", "native"][..], &["--on-missing", "native", "--profile", "worktree"]]
+    {
+        let mut run = belljar(folder.path());
+        run.args(["run", "-q"]).args(options).args(["--", "bash", "-c", script]);
+        let output = run.output().unwrap();
+        assert!(output.status.success(), "{options:?}: {}", stderr(&output));
+        let said = stdout(&output);
+        let mask = said.split_whitespace().last().unwrap();
+        let mask = u64::from_str_radix(mask, 16).unwrap();
+        assert_eq!(mask >> (SIGXFSZ - 1) & 1, 0, "{options:?}: {said}");
+    }
+}
