@@ -61,6 +61,8 @@ impl Folders {
     /// The first link on the way of `path` that lies in one of the directories and leads out of it: the directory, and where
     /// `path` leads.
     pub fn left_by(&self, path: &Path) -> Option<(&Path, PathBuf)> {
+        let real = self.0.iter().filter_map(|folder| Some((folder, disk::canonical(folder).ok()?)));
+        let folders: Vec<(&PathBuf, PathBuf)> = real.collect();
         let mut at = disk::current_dir().ok()?;
         for component in path.components() {
             match component {
@@ -71,16 +73,12 @@ impl Folders {
                 }
                 other => at.push(other),
             }
-            // What is not there yet is no link.
+            // A path that does not exist yet is no link.
             let Ok(real) = disk::canonical(&at) else { continue };
-            let is_left = |folder: &&PathBuf| {
-                let lies_in = |folder: &PathBuf| {
-                    at != *folder && at.parent().is_some_and(|dir| dir.starts_with(folder))
-                };
-                disk::canonical(folder)
-                    .is_ok_and(|folder| lies_in(&folder) && !real.starts_with(&folder))
+            let is_left = |(_, folder): &&(&PathBuf, PathBuf)| {
+                at.parent().is_some_and(|dir| dir.starts_with(folder)) && !real.starts_with(folder)
             };
-            if let Some(folder) = self.0.iter().find(is_left) {
+            if let Some((folder, _)) = folders.iter().find(is_left) {
                 return Some((folder, disk::canonical(path).unwrap_or(real)));
             }
             at = real;

@@ -19,7 +19,7 @@ pub trait NetCalls: Send + Sync {
     /// The answer to `call`, in JSON as programs get it, if the network is not to be asked.
     ///
     /// # Errors
-    /// Why the network must not be asked, although there is no answer.
+    /// There is no answer, and the network must not be asked: the reason.
     fn answer(&self, call: NetCall<'_>) -> Option<Result<String, String>>;
 
     /// The network has answered `call`, or refused it: with `answer`, in JSON as the program gets it.

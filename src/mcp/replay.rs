@@ -224,8 +224,7 @@ impl Replay {
         }
         let id = arguments.get("sandbox").and_then(Value::as_str).unwrap_or_default();
         let requests = self.waiting.remove(&(number, id.to_owned())).unwrap_or_default();
-        let is_withheld = requests.iter().any(TapedRequest::is_withheld)
-            || self.is_withheld(number, &arguments, expected.as_ref());
+        let is_withheld = self.note_withheld(number, &arguments, &requests, expected.as_ref());
         let expected = expected.unwrap_or_default();
         let mut plan = self.plan(number, tool, &arguments, &expected);
         if plan == Plan::Compare && is_withheld {
@@ -265,8 +264,14 @@ impl Replay {
         self.done.left_out += 1;
     }
 
-    /// Whether a call depends on what the tape withholds: then later ones of its sandboxes do, too.
-    fn is_withheld(&mut self, client: u64, arguments: &Value, expected: Option<&Value>) -> bool {
+    /// Returns whether a call depends on what the tape withholds, and notes that later ones of its sandboxes do, too.
+    fn note_withheld(
+        &mut self,
+        client: u64,
+        arguments: &Value,
+        requests: &[TapedRequest],
+        expected: Option<&Value>,
+    ) -> bool {
         let ids = ["sandbox", "before", "after"].into_iter().filter_map(|it| arguments.get(it));
         let made = expected.and_then(|expected| expected.get("sandbox"));
         let ids: Vec<(u64, String)> =
@@ -275,10 +280,11 @@ impl Replay {
         let is_withheld = self.all_withheld
             || has_secret(arguments)
             || expected.is_none_or(has_secret)
+            || requests.iter().any(TapedRequest::is_withheld)
             || ids.iter().any(|id| self.withheld.contains(id));
         if is_withheld {
-            // Without its answer, the name of a new sandbox may be unknown.
-            self.all_withheld |= ids.is_empty();
+            // The answer may have named a new sandbox.
+            self.all_withheld |= expected.is_none() && ids.is_empty();
             self.withheld.extend(ids);
         }
         is_withheld

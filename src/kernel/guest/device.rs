@@ -107,8 +107,7 @@ impl Guest {
             Special::Device(device) => Ok(self.stat_device(device)),
             Special::Program => {
                 let name = path.rsplit('/').next().unwrap_or_default();
-                let ino = if self.knows_version_11() { ino_below(0, name) } else { 0 };
-                Ok(FileStat::nameless(FileType::RegularFile, ino))
+                Ok(self.stat_nameless(FileType::RegularFile, ino_below(0, name)))
             }
             Special::Descriptor(open) => self.fd_filestat_get(open).map_err(|_| Errno::Noent),
         }
@@ -121,10 +120,7 @@ impl Guest {
             Device::Zero => 2,
             Device::Random => 3,
         };
-        FileStat::nameless(
-            FileType::CharacterDevice,
-            if self.knows_version_11() { number } else { 0 },
-        )
+        self.stat_nameless(FileType::CharacterDevice, number)
     }
 
     /// Reads from `device`: fills all buffers, or none for `/dev/null`.

@@ -57,12 +57,6 @@ impl FileStat {
     pub(super) fn of(metadata: Metadata) -> Self {
         Self { dev: 1, metadata }
     }
-
-    /// The attributes of what is no file of the namespace, with its number among those.
-    pub(super) fn nameless(file_type: FileType, ino: u64) -> Self {
-        let metadata = Metadata { ino, file_type, nlink: 0, size: 0, times: Times::all(0) };
-        Self { dev: 0, metadata }
-    }
 }
 
 impl Guest {
@@ -267,8 +261,14 @@ impl Guest {
             Description::Stdout | Description::Stderr | Description::PipeWriter(_) => 5,
             Description::File(_) | Description::Dir(_) => 0,
         };
-        let ino = if self.knows_version_11() { number } else { 0 };
-        Ok(FileStat::nameless(FileType::Unknown, ino))
+        Ok(self.stat_nameless(FileType::Unknown, number))
+    }
+
+    /// Returns the attributes of a stream, a device or a program, with the inode number `ino`.
+    pub(super) fn stat_nameless(&self, file_type: FileType, ino: u64) -> FileStat {
+        let ino = if self.knows_version_11() { ino } else { 0 };
+        let metadata = Metadata { ino, file_type, nlink: 0, size: 0, times: Times::all(0) };
+        FileStat { dev: 0, metadata }
     }
 
     /// `fd_filestat_set_size`.

@@ -267,7 +267,7 @@ impl Guest {
             Some((pid, status)) => {
                 self.tape_wait(pid, status);
                 if self.machine.run.processes.count() == 1 {
-                    // Nobody is left to let act: what comes is as at the beginning.
+                    // This process is alone, and keeps no other one waiting.
                     self.machine.run.busy = 0;
                 }
                 Ok(ended)

@@ -505,7 +505,7 @@ impl Comparison<'_> {
         let mount = self.mount;
         let scaffold = after_dir.filter(|id| self.overlay.dir(*id).scaffold);
         if let Some(dir) = scaffold {
-            // What it hides is no change of a program.
+            // It hides what the disk has there, which no program changed.
             self.scaffolds.push((path, dir));
             return Ok(());
         }

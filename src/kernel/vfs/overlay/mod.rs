@@ -292,10 +292,17 @@ impl Overlay {
         now: u64,
     ) -> Result<NodeId, Errno> {
         self.expect_room(node_bytes(&body) + name.len() as u64)?;
+        let times = Times::all(self.time_of_making_in(dir, now));
+        let id = self.insert_made(dir, body, times);
+        self.attach(dir, name, id, now);
+        Ok(id)
+    }
+
+    /// Inserts a node that a program or a mount makes in `dir`, and charges it. It has no name yet.
+    pub(super) fn insert_made(&mut self, dir: NodeId, body: Body, times: Times) -> NodeId {
         self.upper_bytes += node_bytes(&body);
         let ino = self.fresh_ino();
-        let times = Times::all(self.time_of_making_in(dir, now));
-        let id = self.insert(Node {
+        self.insert(Node {
             ino,
             nlink: 1,
             opens: 0,
@@ -306,9 +313,7 @@ impl Overlay {
             times_of: TimesOf::Clock,
             origin: None,
             body,
-        });
-        self.attach(dir, name, id, now);
-        Ok(id)
+        })
     }
 
     /// Frees `id` if it has no name and is not open.

@@ -327,12 +327,7 @@ impl Overlay {
     }
 
     /// Puts `root` at the mount point `at`, over what is there.
-    pub(in crate::kernel::vfs) fn place(
-        &mut self,
-        at: &VPath,
-        root: NodeId,
-        now: u64,
-    ) -> Result<(), Errno> {
+    fn place(&mut self, at: &VPath, root: NodeId, now: u64) -> Result<(), Errno> {
         let dir = self.find_place(at, now)?;
         let (_, name) = at.split_last().ok_or(Errno::Inval)?;
         let times = self.node(dir).times;

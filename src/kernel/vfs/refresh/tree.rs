@@ -10,9 +10,9 @@ use crate::kernel::vfs::diff::{DiffError, failed};
 use crate::kernel::vfs::layer::Times;
 use crate::kernel::vfs::overlay::baseline::Pin;
 use crate::kernel::vfs::overlay::node::{
-    Body, Dir, Entry, EntryKind, MADE_INO_END, MountId, Node, NodeId, Origin, TimesOf, ino_below,
+    Body, Dir, Entry, EntryKind, MADE_INO_END, MountId, NodeId, Origin, TimesOf, ino_below,
 };
-use crate::kernel::vfs::overlay::{Overlay, name_len, node_bytes};
+use crate::kernel::vfs::overlay::{Overlay, name_len};
 use crate::kernel::vfs::path::VPath;
 
 /// What is found again only in the tree so far.
@@ -225,23 +225,9 @@ impl Overlay {
     /// Makes `name` in `dir` a directory that holds a mount point, where the disk has none any more; `shadows` if it has
     /// something else.
     fn put_scaffold(&mut self, dir: NodeId, name: &str, shadows: bool) -> NodeId {
-        let (times, mount) = (self.node(dir).times, self.node(dir).mount);
         let scaffold = Dir { complete: true, scaffold: true, ..Dir::default() };
-        let body = Body::Dir(Arc::new(scaffold));
-        self.upper_bytes += node_bytes(&body);
-        let ino = self.fresh_ino();
-        let id = self.insert(Node {
-            ino,
-            nlink: 1,
-            opens: 0,
-            is_being_written: false,
-            executable: None,
-            mount,
-            times,
-            times_of: TimesOf::Clock,
-            origin: None,
-            body,
-        });
+        let times = self.node(dir).times;
+        let id = self.insert_made(dir, Body::Dir(Arc::new(scaffold)), times);
         self.put(dir, name, id, shadows);
         id
     }
