@@ -4,12 +4,12 @@
 #
 #   python/build.sh                     for this machine, optimised
 #   python/build.sh --dev               for this machine, with the profile of `cargo test`, whose libraries it shares
-#   python/build.sh TARGET...           for other platforms, with zig as C compiler and linker:
+#   python/build.sh [--dev] TARGET...   for other platforms, with zig as C compiler and linker:
 #       x86_64-unknown-linux-gnu, aarch64-unknown-linux-gnu     for glibc 2.28 or newer
 #       x86_64-pc-windows-gnu
 #       x86_64-apple-darwin, aarch64-apple-darwin
 #
-# The wheels for other platforms are not tested yet; docs/python.md says what was tried.
+# `.ci/elsewhere wheels` tests the wheels for other platforms, as far as that is possible on Linux.
 #
 # Needs Rust and python3 with pip, and for other platforms rustup; maturin and zig are fetched with pip.
 set -euo pipefail
@@ -43,12 +43,36 @@ wheel() {
     rm -rf "$scripts" python/LICENSE-APACHE python/LICENSE-MIT
 }
 
-if [ $# -eq 0 ]; then
-    wheel "$(.ci/build-release)" release
-elif [ "$1" = --dev ]; then
-    cargo build --quiet --bin belljar >&2
-    wheel "${CARGO_TARGET_DIR:-target}/debug/belljar" dev
-else
+# A C compiler and linker for the target $1, which zig calls $2: the same for the command and for the wheel, so that their
+# libraries are built once.
+zig_for() {
+    cat >"$tools/$1-cc" <<EOF
+#!/bin/bash
+arguments=()
+for argument; do
+    case \$argument in
+    # What a DLL exports is left out under this name, and then it exports everything, which is more than a DLL can.
+    -Wl,*/list.def)
+        cp "\${argument#-Wl,}" "\${argument:4:-8}exports.def"
+        arguments+=("\${argument:4:-8}exports.def")
+        ;;
+    *) arguments+=("\$argument") ;;
+    esac
+done
+exec cargo-zigbuild zig cc -- -target $2 "\${arguments[@]}"
+EOF
+    printf '#!/bin/sh\nexec cargo-zigbuild zig ar -- "$@"\n' >"$tools/zig-ar"
+    chmod +x "$tools/$1-cc" "$tools/zig-ar"
+    export "CC_${1//-/_}=$tools/$1-cc" "AR_${1//-/_}=$tools/zig-ar"
+    export "CARGO_TARGET_$(tr a-z- A-Z_ <<<"$1")_LINKER=$tools/$1-cc"
+}
+
+profile=release folder=release
+if [ "${1-}" = --dev ]; then
+    profile=dev folder=debug
+    shift
+fi
+if [ $# -gt 0 ]; then
     fetch ziglang==0.17.1
     fetch cargo-zigbuild==0.24.1
     for target in "$@"; do
@@ -60,15 +84,15 @@ else
         *) echo "no target $target: see the head of this file" >&2 && exit 2 ;;
         esac
         rustup target add "$target" >&2
-        # The same compilers for the command and for the wheel, so that their libraries are built once.
-        printf '#!/bin/sh\nexec cargo-zigbuild zig cc -- -target %s "$@"\n' "$zig" >"$tools/$target-cc"
-        printf '#!/bin/sh\nexec cargo-zigbuild zig ar -- "$@"\n' >"$tools/zig-ar"
-        chmod +x "$tools/$target-cc" "$tools/zig-ar"
-        variable=$(tr a-z- A-Z_ <<<"$target")
-        export "CC_${target//-/_}=$tools/$target-cc" "AR_${target//-/_}=$tools/zig-ar"
-        export "CARGO_TARGET_${variable}_LINKER=$tools/$target-cc"
-        cargo build --quiet --release --bin belljar --target "$target" >&2
-        wheel "${CARGO_TARGET_DIR:-target}/$target/release/$name" release --target "$target" ${platform[@]+"${platform[@]}"}
+        zig_for "$target" "$zig"
+        cargo build --quiet --profile "$profile" --bin belljar --target "$target" >&2
+        wheel "${CARGO_TARGET_DIR:-target}/$target/$folder/$name" "$profile" --target "$target" \
+            ${platform[@]+"${platform[@]}"}
     done
+elif [ "$profile" = dev ]; then
+    cargo build --quiet --bin belljar >&2
+    wheel "${CARGO_TARGET_DIR:-target}/debug/belljar" dev
+else
+    wheel "$(.ci/build-release)" release
 fi
 ls -t "$wheels"/belljar-*.whl | head -"$(($# > 1 ? $# : 1))"
