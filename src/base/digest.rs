@@ -1,6 +1,6 @@
 //! BLAKE3 digests, which name contents.
 
-use std::fmt;
+use std::fmt::{self, Write};
 use std::hash::Hasher;
 use std::io::{self, Read};
 
@@ -111,6 +111,14 @@ impl Hasher for DigestHasher {
         let digest = self.0.finalize();
         u64::from_le_bytes(std::array::from_fn(|i| digest.as_bytes()[i]))
     }
+}
+
+/// `bytes` in lower-case hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut hex, byte| {
+        write!(hex, "{byte:02x}").expect("writing to a String succeeds");
+        hex
+    })
 }
 
 #[cfg(test)]

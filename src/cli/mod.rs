@@ -61,6 +61,7 @@ mod progress;
 mod project;
 mod record;
 mod recover;
+mod remote_results;
 mod repetition;
 mod replaceable;
 mod replay;

@@ -210,6 +210,21 @@ pub struct ResultsReport {
     pub not_kept: Vec<NotKeptReport>,
     /// Why the cache was not used.
     pub not_used: Option<String>,
+    /// What the server was used for, with `--remote-cache`.
+    pub remote: Option<RemoteReport>,
+}
+
+/// What a server was used for.
+#[derive(Serialize, Debug)]
+pub struct RemoteReport {
+    /// Traces that were there, and not here.
+    pub fetched: u64,
+    /// Traces that were uploaded.
+    pub uploaded: u64,
+    /// Traces that were to be uploaded, and are not.
+    pub lost: u64,
+    /// The first failure.
+    pub error: Option<String>,
 }
 
 impl ResultsReport {
@@ -236,6 +251,7 @@ impl ResultsReport {
             differences: statistics.differences.into_iter().map(difference).collect(),
             not_kept: statistics.not_kept.into_iter().map(not_kept).collect(),
             not_used: not_used.map(str::to_owned).or(statistics.error),
+            remote: None,
         }
     }
 

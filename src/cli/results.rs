@@ -13,6 +13,7 @@ use super::args::groups::ResultArgs;
 use super::args::installation::ResultsAction;
 use super::exit::{Hinted, Usage};
 use super::home::cache_dir;
+use super::remote_results::Remote;
 use super::report::{NotKeptReport, ResultsReport, ms};
 use super::result_secrets;
 use super::text::{count, printable};
@@ -25,6 +26,7 @@ const SHORT: usize = 12;
 /// The cache of results of one run.
 pub struct Caching {
     results: Arc<Results>,
+    remote: Remote,
     not_used: Option<&'static str>,
     explains: bool,
 }
@@ -41,15 +43,23 @@ impl Caching {
         credentials: &[String],
         not_used: Option<&'static str>,
     ) -> Result<Option<Self>> {
-        if !args.cache_results {
-            return Ok(None);
+        let remote = Remote::of_args(args)?;
+        if !args.cache_results && !remote.is_used() {
+            let needs = |given: bool, name: &str| {
+                given.then(|| Usage(format!("{name} needs --cache-results")))
+            };
+            let alone = needs(args.explain, "--explain");
+            return match alone.or_else(|| needs(args.cache_secrets, "--cache-secrets")) {
+                Some(usage) => Err(usage.into()),
+                None => Ok(None),
+            };
         }
         let results = Results::new(cache()?)
             .without_secrets(result_secrets::of(env, credentials)?)
             .keeping_secrets(args.cache_secrets)
             .rerun(args.rerun);
-        let results = Arc::new(results);
-        Ok(Some(Self { results, not_used, explains: args.explain }))
+        let results = Arc::new(remote.share(results));
+        Ok(Some(Self { results, remote, not_used, explains: args.explain }))
     }
 
     /// What answers the processes of the run, if it can be answered.
@@ -106,7 +116,8 @@ impl Caching {
                 statistics.rerun,
             );
         }
-        ResultsReport::of(statistics, self.not_used)
+        let remote = self.remote.tell(statistics.fetched, quiet, self.explains);
+        ResultsReport { remote, ..ResultsReport::of(statistics, self.not_used) }
     }
 
     /// Notes in `report` that the programs `names` of the host ran; says so if asked to.

@@ -271,7 +271,7 @@ fn of_module(
     };
     // What it imports is known when it is loaded.
     let is_refusable = unknown == UnknownImports::Deny;
-    let is_known = |results: &Results| results.cache().knows(module.digest());
+    let is_known = |results: &Results| results.knows(module.digest());
     if !is_refusable && results.is_some_and(is_known) {
         let (on, of) = (engine.clone(), module.clone());
         let late = LateProgram::new(engine, module, move || load(&on, &of));

@@ -19,6 +19,7 @@ use super::exit::{CommandFailed, DIFFERENT, FAILED, Usage};
 use super::progress::Progress;
 use super::repetition::{Repetition, Seen, on_a_busy_machine, varied};
 use super::replaceable::Written;
+use super::run::check_paths;
 use super::sink::{Opened, Stdout};
 use super::started_natives::StartedNatives;
 use super::text::printable;
@@ -31,6 +32,7 @@ use crate::tape::{
 pub fn run(args: &VerifyArgs) -> Result<u8> {
     let run = &args.run;
     expect_nothing_kept(run)?;
+    check_paths(run, None)?;
     let open = |sink| Opened::new(Written::Report, sink, &Stdout::default());
     let report_to = run.json.as_ref().map(open).transpose()?;
     let scratch = tempfile::Builder::new().prefix("belljar-verify-").tempdir()?;
@@ -55,7 +57,8 @@ pub fn run(args: &VerifyArgs) -> Result<u8> {
         let report = compared(&first, &tape)?;
         records = report.recorded_records;
         if !report.is_faithful() {
-            let follows_times = run.time.mtimes == MtimesArg::Host
+            let follows_times = run.time.mtimes.unwrap_or(run.results.default_mtimes())
+                == MtimesArg::Host
                 && follows_times(run, number, &stdin, scratch.path())?;
             let (mut ran, on_tape) = (StartedNatives::on(&first)?, StartedNatives::on(&tape)?);
             if ran.is_empty() {
@@ -140,7 +143,7 @@ fn follows_times(run: &RunArgs, number: u32, stdin: &OsString, scratch: &Path) -
         let tapes =
             [0, 1].map(|number| scratch.join(format!("{} {number}.tape", value_name(&mtimes))));
         let mut run = run.clone();
-        run.time.mtimes = mtimes;
+        run.time.mtimes = Some(mtimes);
         perform(&run, stdin, &tapes[0], &[])?;
         let home = scratch.join(format!("other folder {}", value_name(&mtimes)));
         let again = Repetition::prepare(&run, number, home, &Seen::on(&tapes[0])?)?;

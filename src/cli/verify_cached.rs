@@ -11,6 +11,7 @@ use super::args::verify::VerifyArgs;
 use super::exit::{CommandFailed, DIFFERENT, FAILED};
 use super::replaceable::Written;
 use super::results::processes;
+use super::run::check_paths;
 use super::sink::{Opened, Stdout};
 use super::text::printable;
 use super::verify::{expect_nothing_kept, stdin};
@@ -44,6 +45,7 @@ struct Contradiction {
 /// The program cannot be run, or its results cannot be cached.
 pub fn run(args: &VerifyArgs) -> Result<u8> {
     expect_nothing_kept(&args.run)?;
+    check_paths(&args.run, None)?;
     let open = |sink| Opened::new(Written::Report, sink, &Stdout::default());
     let report_to = args.run.json.as_ref().map(open).transpose()?;
     let results = results(args)?;

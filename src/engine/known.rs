@@ -18,7 +18,7 @@ use crate::kernel::machine::limits::Limit;
 use crate::kernel::process::outcome::{Outcome, RunError, Trap};
 use crate::kernel::process::schedule::Ended;
 use crate::results::{
-    Abandoned, Action, Answer, Compared, Difference, End, Place, Results, Trace, Unkept, WrongTrace,
+    Abandoned, Action, Answer, Compared, Difference, End, Results, Trace, Unkept, WrongTrace,
 };
 
 /// A program whose code may not have to run.
@@ -106,13 +106,13 @@ pub(super) async fn process(
         program: name(&guest, program),
         call: follower.as_deref().map(Follower::difference),
     });
-    let (place, calls) = match follower {
-        None => (action.start(), Calls::from_start(results.secrets())),
-        Some(follower) => (action.after(follower.answers()), Calls::after(follower)),
+    let (answers, calls) = match follower {
+        None => (Vec::new(), Calls::from_start(results.secrets())),
+        Some(follower) => (follower.answers().to_vec(), Calls::after(follower)),
     };
     let (ended, trace) = run_taken_down(results, action, program, guest, calls).await;
     if let Some(trace) = &trace {
-        store(results, program, place, trace);
+        add(results, program, action, &answers, trace);
     }
     ended
 }
@@ -143,10 +143,8 @@ async fn follow(
     };
     let source = {
         let results = results.clone();
-        move |answers: &[Answer]| {
-            let is_first = answers.is_empty();
-            trace_at(&results, if is_first { action.start() } else { action.after(answers) })
-        }
+        let module = program.digest();
+        move |answers: &[Answer]| results.trace_after(module, action, answers)
     };
     let Some(follower) = Follower::new(source, player::number_of, results.secrets()) else {
         return Followed::NotToTheEnd(guest, None);
@@ -172,18 +170,6 @@ async fn follow(
         // A signal or a limit ended the process, as it would have ended the program.
         _ => Followed::ToTheEnd(ended),
     }
-}
-
-/// The trace at `place`.
-fn trace_at(results: &Results, place: Place) -> Option<Trace> {
-    let cache = results.cache();
-    let traces = cache.traces(place).map_err(|error| results.note_error(error)).ok()?;
-    traces.iter().find_map(|info| {
-        let is_of_action = |trace: &Trace| trace.action == place.action.digest();
-        let trace = cache.read(info).filter(is_of_action)?;
-        cache.note_use(info);
-        Some(trace)
-    })
 }
 
 fn player_of<'e>(engine: &'e Engine, results: &Results) -> Option<&'e Program> {
@@ -283,12 +269,18 @@ fn is_of_code(trap: &Trap) -> bool {
     of_code.into_iter().any(|known| message_of(known) == trap.message)
 }
 
-fn store(results: &Results, program: &impl Knowable, place: Place, trace: &Trace) {
-    if !results.keeps(trace) {
+fn add(
+    results: &Results,
+    program: &impl Knowable,
+    action: Action,
+    answers: &[Answer],
+    trace: &Trace,
+) {
+    if results.keeps(trace) {
+        results.add(program.digest(), action, answers, trace);
+    } else {
         let program = trace.command.first().cloned().unwrap_or_default();
         results.note_not_kept(program, Unkept::Secret);
-    } else if let Err(error) = results.cache().store(program.digest(), place, trace) {
-        results.note_error(error);
     }
 }
 
@@ -301,8 +293,8 @@ async fn rerun(results: &Results, action: Action, program: &impl Knowable, guest
         results.note_miss(Difference { program: name, call: None });
         return ended;
     };
-    let mut place = action.start();
-    while let Some(known) = trace_at(results, place) {
+    let mut answers = Vec::new();
+    while let Some(known) = results.trace_after(program.digest(), action, &answers) {
         match known.compare(&made) {
             Compared::Same => {
                 results.note_rerun();
@@ -313,10 +305,10 @@ async fn rerun(results: &Results, action: Action, program: &impl Knowable, guest
                 results.note_wrong(WrongTrace { program: name, call, how });
                 return ended;
             }
-            Compared::Leaves { answers } => place = action.after(&answers),
+            Compared::Leaves { answers: others } => answers = others,
         }
     }
     results.note_miss(Difference { program: name, call: None });
-    store(results, program, place, &made);
+    add(results, program, action, &answers, &made);
     ended
 }

@@ -26,13 +26,19 @@
 
 mod action;
 mod cache;
+#[cfg(feature = "remote")]
+mod remote;
 mod secrets;
+mod shared;
 mod statistics;
 mod trace;
 
 pub use self::action::{Action, Place};
 pub use self::cache::{ResultCache, ResultCacheError, ResultsInfo, TraceInfo};
+#[cfg(feature = "remote")]
+pub use self::remote::{RemoteCache, RemoteConfig, RemoteError, RemoteStatistics};
 pub use self::secrets::Secrets;
+pub use self::shared::Shared;
 pub use self::statistics::{Difference, NotKept, Results, Statistics, Unkept, WrongTrace};
 pub use self::trace::{
     Abandoned, Answer, Bytes, Call, Compared, End, Function, Known, Span, Trace, TraceBuilder,

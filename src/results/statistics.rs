@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::cache::ResultCache;
 use super::secrets::Secrets;
+use super::shared::Shared;
 use super::trace::Trace;
 use crate::base::ambient;
 
@@ -16,6 +17,7 @@ const LISTED_MAX: usize = 1000;
 /// A cache of results for the processes of a machine, and what it was used for.
 pub struct Results {
     cache: ResultCache,
+    shared: Option<Arc<dyn Shared>>,
     secrets: Arc<Secrets>,
     keeps_secrets: bool,
     /// Of a million processes, how many run although they are known.
@@ -134,6 +136,8 @@ pub struct Statistics {
     pub rerun: u64,
     /// Processes that ran although they were known, and did something else.
     pub wrong: Vec<WrongTrace>,
+    /// Traces that the shared cache had, and this one did not.
+    pub fetched: u64,
     /// Why the cache could not be read or written.
     pub error: Option<String>,
 }
@@ -143,12 +147,25 @@ impl Results {
     pub fn new(cache: ResultCache) -> Self {
         Self {
             cache,
+            shared: None,
             secrets: Arc::default(),
             keeps_secrets: false,
             rerun_per_million: 0,
             drawn: AtomicU64::new(ambient::wall_now_ns()),
             statistics: Mutex::default(),
         }
+    }
+
+    /// What `cache` does not know is looked up in `shared`, and what is added to it is added there, too.
+    #[must_use]
+    pub fn shared_with(mut self, shared: Arc<dyn Shared>) -> Self {
+        self.shared = Some(shared);
+        self
+    }
+
+    /// The cache that is shared with others.
+    pub(super) fn shared(&self) -> Option<&Arc<dyn Shared>> {
+        self.shared.as_ref()
     }
 
     /// Processes whose results hold one of `secrets` are not added, and what they are given of `secrets` is in the cache
@@ -173,7 +190,12 @@ impl Results {
 
     /// Whether `trace` may be kept.
     pub fn keeps(&self, trace: &Trace) -> bool {
-        self.keeps_secrets || !trace.texts().any(|text| self.secrets.are_in(text))
+        self.keeps_secrets || !self.has_secrets(trace)
+    }
+
+    /// Whether a secret can be read in `trace`.
+    pub(super) fn has_secrets(&self, trace: &Trace) -> bool {
+        trace.texts().any(|text| self.secrets.are_in(text))
     }
 
     /// Of 100 processes, `percent`, drawn by chance, run although they may be known, and are compared with what they
@@ -230,6 +252,11 @@ impl Results {
         let mut statistics = self.lock();
         statistics.withheld += u64::from(why == Unkept::Secret);
         list(&mut statistics.not_kept, NotKept { program, why });
+    }
+
+    /// A trace was fetched from the shared cache.
+    pub(super) fn note_fetched(&self) {
+        self.lock().fetched += 1;
     }
 
     /// A process ran although it was known, and did what was known.

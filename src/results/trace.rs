@@ -286,6 +286,18 @@ impl Trace {
         command.chain(self.calls.iter().flat_map(Call::texts))
     }
 
+    /// How many of its first answers are the first ones of `answers`.
+    pub fn answers_shared(&self, answers: &[Answer]) -> usize {
+        let own = self.calls.iter().map(|call| call.answer.as_ref());
+        own.zip(answers).take_while(|(own, other)| *own == Some(*other)).count()
+    }
+
+    /// Whether it has answers that can be compared only with the key of the user who made it: see [`Secrets`].
+    pub fn is_sealed(&self) -> bool {
+        let answers = self.calls.iter().filter_map(|call| call.answer.as_ref());
+        answers.into_iter().any(|answer| matches!(answer.written, Written::Sealed(_)))
+    }
+
     /// Compares it with `run`, a process of the same action that was made anew.
     pub fn compare(&self, run: &Self) -> Compared {
         for (index, (known, made)) in self.calls.iter().zip(&run.calls).enumerate() {

@@ -1,12 +1,11 @@
 //! Digests of files of a toolchain.
 
-use std::fmt::Write;
 use std::hash::Hasher;
 use std::io::{self, Read};
 
 use sha2::{Digest as _, Sha256};
 
-use crate::base::digest::{Digest, DigestHasher};
+use crate::base::digest::{Digest, DigestHasher, hex};
 
 /// Bytes read at a time.
 const PIECE_BYTES: usize = 256 << 10;
@@ -28,9 +27,5 @@ pub fn of_reader(reader: &mut dyn Read) -> io::Result<(String, Digest, u64)> {
         blake3.write(&piece[..count]);
         len_bytes += count as u64;
     }
-    let mut hex = String::new();
-    for byte in sha256.finalize() {
-        let _ = write!(hex, "{byte:02x}");
-    }
-    Ok((hex, blake3.digest(), len_bytes))
+    Ok((hex(&sha256.finalize()), blake3.digest(), len_bytes))
 }

@@ -189,7 +189,7 @@ impl ToolchainPrograms {
     /// # Errors
     /// The engine cannot be created.
     fn late(&self, module: &Module) -> Result<Option<LateProgram>, EngineError> {
-        let is_known = |results: &Arc<Results>| results.cache().knows(module.digest());
+        let is_known = |results: &Arc<Results>| results.knows(module.digest());
         // What it imports is known when it is loaded.
         let is_refusable = self.loader.unknown_imports == UnknownImports::Deny;
         if !self.results.as_ref().is_some_and(is_known) || self.tape.is_some() || is_refusable {

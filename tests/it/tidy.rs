@@ -105,6 +105,7 @@ fn libraries_are_used_only_in_their_modules() {
         ("anyhow", &["src/cli/"]),
         ("ureq", &["src/net/", "src/llm/http.rs"]),
         ("rmcp", &["src/mcp/protocol.rs"]),
+        ("tonic::", &["src/results/remote/server.rs"]),
         ("hyper", &["src/mcp/protocol.rs", "src/mcp/http.rs"]),
         ("println!", &["src/cli/"]),
         (

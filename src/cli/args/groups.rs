@@ -6,6 +6,8 @@ use std::time::Duration;
 use clap::builder::{FalseyValueParser, OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
+#[cfg(feature = "remote")]
+use super::values::header;
 use super::values::{
     DirMount, Worktree, dir_mount, duration, instant, number, percent, seed, size, small_number,
 };
@@ -72,7 +74,7 @@ pub struct ResultArgs {
     pub cache_results: bool,
 
     /// Keep results, too, that hold a secret: a value that `--env NAME` takes from the host, a key, a password
-    #[arg(long, requires = "cache_results", help_heading = "Results")]
+    #[arg(long, help_heading = "Results")]
     pub cache_secrets: bool,
 
     /// Of 100 processes, how many run although they are known, and are compared with what is known: 1%, 0.1%
@@ -80,8 +82,61 @@ pub struct ResultArgs {
     pub rerun: f64,
 
     /// Say of each process that ran what differed from earlier runs
-    #[arg(long, requires = "cache_results", help_heading = "Results")]
+    #[arg(long, help_heading = "Results")]
     pub explain: bool,
+
+    #[cfg(feature = "remote")]
+    #[command(flatten)]
+    pub remote: RemoteArgs,
+}
+
+impl ResultArgs {
+    /// The times that files show if nothing else is said: other machines have other times on their disks.
+    #[cfg_attr(not(feature = "remote"), expect(clippy::unused_self, reason = "there is no server"))]
+    pub fn default_mtimes(&self) -> MtimesArg {
+        #[cfg(feature = "remote")]
+        if self.remote.remote_cache.is_some() {
+            return MtimesArg::Content;
+        }
+        MtimesArg::Host
+    }
+}
+
+/// Results that are shared with others.
+#[cfg(feature = "remote")]
+#[derive(Args, Clone, Debug)]
+#[expect(clippy::struct_field_names, reason = "they are the names of the options")]
+pub struct RemoteArgs {
+    /// As --cache-results, and look up what is not known here on a server of the Remote Execution API:
+    /// grpc://HOST:PORT/INSTANCE, or grpcs:// for TLS; --mtimes is `content` then
+    #[arg(long, value_name = "ADDRESS", env = "BELLJAR_REMOTE_CACHE", help_heading = "Results")]
+    pub remote_cache: Option<String>,
+
+    /// Upload results to the server, too, but for those that hold secrets
+    #[arg(
+        long, env = "BELLJAR_REMOTE_UPLOAD", value_parser = FalseyValueParser::new(), help_heading = "Results"
+    )]
+    pub remote_upload: bool,
+
+    /// A header of each request to the server, such as a token: authorization=Bearer TOKEN
+    #[arg(
+        long, value_name = "NAME=VALUE", env = "BELLJAR_REMOTE_HEADER", hide_env_values = true, value_parser = header,
+        help_heading = "Results"
+    )]
+    pub remote_header: Vec<(String, String)>,
+
+    /// A file of certificates, in PEM, that are trusted for the server besides those of this system
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "BELLJAR_REMOTE_CERTIFICATES",
+        help_heading = "Results"
+    )]
+    pub remote_certificates: Option<PathBuf>,
+
+    /// Most real time for one request, and for uploads when the run has ended
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration, help_heading = "Results")]
+    pub remote_timeout: Duration,
 }
 
 /// Time and random numbers.
@@ -96,9 +151,9 @@ pub struct TimeArgs {
     #[arg(long, value_name = "WHEN", value_parser = instant, help_heading = "Time and chance")]
     pub start_at: Option<u64>,
 
-    /// The times that files show until the program changes them
-    #[arg(long, value_name = "WHICH", default_value = "host", help_heading = "Time and chance")]
-    pub mtimes: MtimesArg,
+    /// The times that files show until the program changes them [default: host, or content with --remote-cache]
+    #[arg(long, value_name = "WHICH", help_heading = "Time and chance")]
+    pub mtimes: Option<MtimesArg>,
 
     /// The seed of the program's random numbers
     #[arg(long, value_name = "N", default_value = "0", value_parser = seed, help_heading = "Time and chance")]

@@ -17,6 +17,16 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// A header with its value, such as `authorization=Bearer TOKEN`.
+#[cfg(feature = "remote")]
+pub fn header(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        // Its value may be secret.
+        _ => Err("this is no NAME=VALUE".to_owned()),
+    }
+}
+
 /// A part of a hundred, from 0 to 100, such as `1`, `1%`, `0.1%`.
 pub fn percent(text: &str) -> Result<f64, String> {
     let digits = text.strip_suffix('%').unwrap_or(text).trim_end();

@@ -4,6 +4,8 @@ mod builds;
 mod kept;
 mod kills;
 mod random;
+#[cfg(feature = "remote")]
+mod remote;
 mod trust;
 
 use std::fs;

@@ -11,6 +11,7 @@ use sha1::{Digest, Sha1};
 use super::file_version::FileVersion;
 use super::git_binary;
 use super::{DiffEntry, DiffError, DiffKind, failed};
+use crate::base::digest::hex;
 use crate::base::line_diff::Budget;
 use crate::base::unified_diff::render_hunks;
 use crate::kernel::vfs::path::VPath;
@@ -139,10 +140,7 @@ impl Side {
         let mut hash = Sha1::new();
         hash.update(format!("blob {}\0", self.bytes.len()));
         hash.update(&self.bytes);
-        hash.finalize().iter().fold(String::with_capacity(40), |mut hex, byte| {
-            write!(hex, "{byte:02x}").expect("writing to a String succeeds");
-            hex
-        })
+        hex(&hash.finalize())
     }
 }
 

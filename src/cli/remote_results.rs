@@ -1,0 +1,121 @@
+//! `--remote-cache`: results that are shared over a server.
+
+use anyhow::Result;
+
+use super::args::groups::ResultArgs;
+use super::report::RemoteReport;
+use crate::results::Results;
+
+#[cfg(feature = "remote")]
+pub use self::with_server::Remote;
+#[cfg(not(feature = "remote"))]
+pub use self::without_server::Remote;
+
+#[cfg(feature = "remote")]
+mod with_server {
+    use std::sync::Arc;
+
+    use super::{RemoteReport, Result, ResultArgs, Results};
+    use crate::base::ambient;
+    use crate::cli::exit::Usage;
+    use crate::cli::text::{count, printable};
+    use crate::results::{RemoteCache, RemoteConfig, RemoteError};
+
+    /// The server of a run, if it has one.
+    pub struct Remote(Option<Arc<RemoteCache>>);
+
+    impl Remote {
+        /// The server that `args` name.
+        ///
+        /// # Errors
+        /// Its address is none; the certificates cannot be read; there are options for a server, and no server.
+        pub fn of_args(args: &ResultArgs) -> Result<Self> {
+            let args = &args.remote;
+            let Some(address) = &args.remote_cache else {
+                if args.remote_upload && ambient::setting("BELLJAR_REMOTE_UPLOAD").is_none() {
+                    return Err(Usage("--remote-upload needs --remote-cache".to_owned()).into());
+                }
+                return Ok(Self(None));
+            };
+            let config = RemoteConfig {
+                uploads: args.remote_upload,
+                headers: args.remote_header.clone(),
+                certificates: args.remote_certificates.clone(),
+                timeout: args.remote_timeout,
+                ..RemoteConfig::new(address)
+            };
+            match RemoteCache::new(&config) {
+                Ok(cache) => Ok(Self(Some(Arc::new(cache)))),
+                Err(error @ RemoteError::Address { .. }) => {
+                    Err(Usage(format!("--remote-cache {error}")).into())
+                }
+                Err(error) => Err(error.into()),
+            }
+        }
+
+        /// Whether there is one.
+        pub fn is_used(&self) -> bool {
+            self.0.is_some()
+        }
+
+        /// `results`, shared over it.
+        pub fn share(&self, results: Results) -> Results {
+            match &self.0 {
+                Some(cache) => results.shared_with(cache.clone()),
+                None => results,
+            }
+        }
+
+        /// Waits for uploads; what the server was used for, besides the `fetched` traces. Says what failed, unless `quiet`, and
+        /// everything if it `explains`.
+        pub fn tell(&self, fetched: u64, quiet: bool, explains: bool) -> Option<RemoteReport> {
+            let statistics = self.0.as_ref()?.finish();
+            if let Some(error) = statistics.error.as_ref().filter(|_| !quiet) {
+                note!(
+                    "belljar: warning: the remote cache failed, and the run went on without it: {}",
+                    printable(error)
+                );
+            }
+            if statistics.lost > 0 && !quiet {
+                note!("belljar: note: {} not uploaded", count(statistics.lost as usize, "trace"));
+            }
+            if explains {
+                let (fetched, uploaded) = (
+                    count(fetched as usize, "trace"),
+                    count(statistics.uploaded as usize, "trace"),
+                );
+                note!("belljar: {fetched} fetched from the remote cache, {uploaded} uploaded");
+            }
+            let (uploaded, lost, error) = (statistics.uploaded, statistics.lost, statistics.error);
+            Some(RemoteReport { fetched, uploaded, lost, error })
+        }
+    }
+}
+
+#[cfg(not(feature = "remote"))]
+#[expect(clippy::unused_self, reason = "there is nothing to look at")]
+mod without_server {
+    use super::{RemoteReport, Result, ResultArgs, Results};
+
+    /// There is none.
+    pub struct Remote;
+
+    impl Remote {
+        #[expect(clippy::unnecessary_wraps, reason = "with a client, an address can be wrong")]
+        pub fn of_args(_args: &ResultArgs) -> Result<Self> {
+            Ok(Self)
+        }
+
+        pub fn is_used(&self) -> bool {
+            false
+        }
+
+        pub fn share(&self, results: Results) -> Results {
+            results
+        }
+
+        pub fn tell(&self, _fetched: u64, _quiet: bool, _explains: bool) -> Option<RemoteReport> {
+            None
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The actions under which a server keeps traces.
+//!
+//! They are never executed: what matters is that their digests are the same everywhere. `docs/caching.md` has the
+//! format, so that other tools can read it.
+
+use bazel_remote_apis::build::bazel::remote::execution::v2::{
+    Action as RemoteAction, ActionResult, Command, Digest as RemoteDigest, Directory, OutputFile,
+};
+use prost::Message;
+use sha2::{Digest as _, Sha256};
+
+use super::super::action::Place;
+use crate::base::digest::{Digest, hex};
+
+/// The first argument of the commands: the format of traces that they are about.
+const FORMAT: &str = "belljar-results-2";
+
+/// Something that a server keeps by its digest.
+#[derive(Clone)]
+pub struct Blob {
+    pub digest: RemoteDigest,
+    pub bytes: Vec<u8>,
+}
+
+impl Blob {
+    pub fn new(bytes: Vec<u8>) -> Self {
+        Self { digest: digest_of(&bytes), bytes }
+    }
+
+    fn of(message: &impl Message) -> Self {
+        Self::new(message.encode_to_vec())
+    }
+}
+
+/// The digest of `bytes` as servers know it.
+pub fn digest_of(bytes: &[u8]) -> RemoteDigest {
+    let hash = hex(&Sha256::digest(bytes));
+    // No buffer has more bytes than an i64 can count.
+    RemoteDigest { hash, size_bytes: i64::try_from(bytes.len()).unwrap_or(i64::MAX) }
+}
+
+/// An action, and what it consists of.
+pub struct Key {
+    /// Its digest, under which its result is kept.
+    pub action: Blob,
+    /// Its command, and its empty input root.
+    pub parts: [Blob; 2],
+}
+
+impl Key {
+    fn new(words: &[&str], salt: &[u8]) -> Self {
+        let arguments = [FORMAT].iter().chain(words).map(|word| (*word).to_owned()).collect();
+        let command = Blob::of(&Command { arguments, ..Command::default() });
+        let root = Blob::of(&Directory::default());
+        let action = Blob::of(&RemoteAction {
+            command_digest: Some(command.digest.clone()),
+            input_root_digest: Some(root.digest.clone()),
+            salt: salt.to_vec(),
+            ..RemoteAction::default()
+        });
+        Self { action, parts: [command, root] }
+    }
+
+    /// Under which the traces at `place` are kept.
+    pub fn of_place(place: Place) -> Self {
+        Self::new(&["traces", &place.action.digest().to_string()], place.at.as_bytes())
+    }
+
+    /// Under which a result is kept if a process of the module with the digest `module` has a trace.
+    pub fn of_module(module: Digest) -> Self {
+        Self::new(&["module", &module.to_string()], &[])
+    }
+}
+
+/// The result with these traces.
+pub fn result_of(traces: &[RemoteDigest]) -> ActionResult {
+    let file = |digest: &RemoteDigest| OutputFile {
+        path: digest.hash.clone(),
+        digest: Some(digest.clone()),
+        ..OutputFile::default()
+    };
+    ActionResult { output_files: traces.iter().map(file).collect(), ..ActionResult::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::action::Action;
+    use super::*;
+
+    /// Another version of belljar, or another tool, must find what this one has stored.
+    #[test]
+    fn digests_of_actions_do_not_change() {
+        let action = Action::of_digest(Digest::of(b"action"));
+        let key = Key::of_place(action.start());
+        let module = Key::of_module(Digest::of(b"module"));
+        assert_eq!([key.action.digest.hash.as_str(), module.action.digest.hash.as_str()], ["", ""],);
+        assert_ne!(Key::of_place(action.after(&[])).action.digest, key.action.digest);
+    }
+}

@@ -1,0 +1,271 @@
+//! Results that are shared over a server of the Remote Execution API.
+//!
+//! The server keeps the same tree as [`super::ResultCache`]: the traces at a place are an action result, whose output
+//! files they are ([`keys`]). A lookup asks for the place that the answers lead to. Where the tree of the server has
+//! grown in another order than the one here, it is followed from its root.
+//!
+//! A server that is slow, gone, full or wrong costs a bounded time and a note, and never a run.
+
+mod keys;
+mod server;
+mod upload;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use self::server::Server;
+use self::upload::Uploads;
+use super::action::{Action, Place};
+use super::shared::Shared;
+use super::trace::{Answer, Trace};
+use crate::base::digest::Digest;
+
+/// Largest trace that is fetched or uploaded, in bytes.
+pub const REMOTE_TRACE_BYTES_MAX: u64 = 256 << 20;
+
+/// Bytes of fetched traces that are remembered, so that they are not fetched twice.
+const REMEMBERED_BYTES_MAX: u64 = 128 << 20;
+
+/// Most failed requests: then the server is not asked any more.
+const FAILURES_MAX: u32 = 3;
+
+/// A server, and how it is used.
+#[derive(Clone, Debug)]
+pub struct RemoteConfig {
+    /// `grpc://HOST[:PORT][/INSTANCE]`, or `grpcs://` for TLS.
+    pub address: String,
+    /// Whether results are uploaded. Default: no.
+    pub uploads: bool,
+    /// Headers of each request, with their values.
+    pub headers: Vec<(String, String)>,
+    /// A file of certificates, in PEM, that are trusted for TLS besides those of this system.
+    pub certificates: Option<PathBuf>,
+    /// Most time for a request, and for what is uploaded when a run has ended. Default: 10 s.
+    pub timeout: Duration,
+}
+
+impl RemoteConfig {
+    /// The server at `address`, which is only read.
+    pub fn new(address: &str) -> Self {
+        Self {
+            address: address.to_owned(),
+            uploads: false,
+            headers: Vec::new(),
+            certificates: None,
+            timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+/// The server cannot be used, or failed.
+#[derive(thiserror::Error)]
+pub enum RemoteError {
+    /// The address is none.
+    #[error("{address}: this is no address of a cache: {reason}")]
+    Address {
+        /// The address.
+        address: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The certificates cannot be read.
+    #[error(transparent)]
+    Certificates(#[from] crate::base::disk::DiskError),
+    /// A request failed.
+    #[error("{address}: {operation}: {reason}")]
+    Failed {
+        /// The address.
+        address: String,
+        /// The method.
+        operation: &'static str,
+        /// What the server, or the way there, said.
+        reason: String,
+    },
+    /// A request took too long.
+    #[error("{address}: {operation}: no answer in {} s", .timeout.as_secs_f64())]
+    TimedOut {
+        /// The address.
+        address: String,
+        /// The method.
+        operation: &'static str,
+        /// How long it was waited for.
+        timeout: Duration,
+    },
+    /// The server answered something that it must not.
+    #[error("{address}: {operation}: a wrong answer: {reason}")]
+    Wrong {
+        /// The address.
+        address: String,
+        /// The method.
+        operation: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+crate::base::readable::readable!(RemoteError);
+
+/// What a server was used for.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RemoteStatistics {
+    /// Traces that were uploaded.
+    pub uploaded: u64,
+    /// Traces that were not uploaded: it failed, took too long, or they were too large.
+    pub lost: u64,
+    /// The first failure.
+    pub error: Option<String>,
+}
+
+/// Results on a server, which others read and write, too.
+pub struct RemoteCache {
+    tree: Arc<Tree>,
+    uploads: Option<Uploads>,
+    timeout: Duration,
+}
+
+impl RemoteCache {
+    /// The cache that `config` describes. Nothing is asked yet.
+    ///
+    /// # Errors
+    /// [`RemoteError::Address`]; [`RemoteError::Certificates`].
+    pub fn new(config: &RemoteConfig) -> Result<Self, RemoteError> {
+        let tree = Arc::new(Tree {
+            server: Server::new(config)?,
+            remembered: Mutex::default(),
+            statistics: Mutex::default(),
+        });
+        let uploads = config.uploads.then(|| Uploads::new(tree.clone()));
+        Ok(Self { tree, uploads, timeout: config.timeout })
+    }
+
+    /// Waits until everything is uploaded, at most for the timeout; returns what the server was used for.
+    pub fn finish(&self) -> RemoteStatistics {
+        let left = self.uploads.as_ref().map_or(0, |uploads| uploads.finish(self.timeout));
+        let (mut statistics, _) = self.tree.statistics().clone();
+        statistics.lost += left;
+        statistics
+    }
+}
+
+impl Shared for RemoteCache {
+    fn find(&self, action: Action, answers: &[Answer]) -> Option<Trace> {
+        let begins = |trace: &&Trace| trace.answers_shared(answers) == answers.len();
+        let place = if answers.is_empty() { action.start() } else { action.after(answers) };
+        if let Some(trace) = self.tree.traces(place).iter().find(begins) {
+            return Some(trace.clone());
+        }
+        // The way there from the root: at each place the trace that agrees the longest leads on.
+        let (mut place, mut agreed) = (action.start(), None);
+        loop {
+            let traces = self.tree.traces(place);
+            let longest = traces.iter().max_by_key(|trace| trace.answers_shared(answers))?;
+            let shared = longest.answers_shared(answers);
+            if shared == answers.len() {
+                return Some(longest.clone());
+            }
+            // What does not lead on would lead in a circle.
+            if agreed.is_some_and(|agreed| shared <= agreed) {
+                return None;
+            }
+            (place, agreed) = (action.after(&answers[..=shared]), Some(shared));
+        }
+    }
+
+    fn knows(&self, module: Digest) -> bool {
+        self.tree.knows(module)
+    }
+
+    fn add(&self, module: Digest, trace: &Trace) {
+        if let Some(uploads) = &self.uploads {
+            uploads.add(module, trace);
+        }
+    }
+}
+
+/// The traces of a server, as far as they were asked for.
+struct Tree {
+    server: Server,
+    remembered: Mutex<Remembered>,
+    /// And the number of failures.
+    statistics: Mutex<(RemoteStatistics, u32)>,
+}
+
+#[derive(Default)]
+struct Remembered {
+    places: HashMap<Digest, Arc<[Trace]>>,
+    modules: HashMap<Digest, bool>,
+    /// Bytes of `places`.
+    bytes: u64,
+}
+
+impl Tree {
+    fn remembered(&self) -> MutexGuard<'_, Remembered> {
+        // Each entry is right by itself.
+        self.remembered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn statistics(&self) -> MutexGuard<'_, (RemoteStatistics, u32)> {
+        // Counts are complete at any time.
+        self.statistics.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does `request`, unless the server has failed too often; `None` if that fails.
+    fn ask<T>(&self, request: impl FnOnce(&Server) -> Result<T, RemoteError>) -> Option<T> {
+        if self.statistics().1 >= FAILURES_MAX {
+            return None;
+        }
+        match request(&self.server) {
+            Ok(answer) => Some(answer),
+            Err(error) => {
+                let mut statistics = self.statistics();
+                // Waiting once more costs the same again.
+                let is_slow = matches!(error, RemoteError::TimedOut { .. });
+                statistics.1 += if is_slow { FAILURES_MAX } else { 1 };
+                statistics.0.error.get_or_insert_with(|| error.to_string());
+                None
+            }
+        }
+    }
+
+    /// The traces at `place`: none, if the server has none or fails.
+    fn traces(&self, place: Place) -> Arc<[Trace]> {
+        if let Some(known) = self.remembered().places.get(&place.at) {
+            return known.clone();
+        }
+        let is_of_action = |trace: &Trace| trace.action == place.action.digest();
+        let fetch = |server: &Server| {
+            let mut bytes = 0;
+            let mut traces = Vec::new();
+            for blob in server.traces(place)? {
+                bytes += blob.len() as u64;
+                traces.extend(Trace::from_bytes(&blob).filter(is_of_action));
+            }
+            Ok((traces, bytes))
+        };
+        let (traces, bytes) = self.ask(fetch).unwrap_or_default();
+        self.remember(place, traces.into(), bytes)
+    }
+
+    /// Remembers that the traces at `place`, of so many `bytes`, are `traces`.
+    fn remember(&self, place: Place, traces: Arc<[Trace]>, bytes: u64) -> Arc<[Trace]> {
+        let mut remembered = self.remembered();
+        remembered.bytes += bytes;
+        if remembered.bytes > REMEMBERED_BYTES_MAX {
+            remembered.places.clear();
+            remembered.bytes = bytes;
+        }
+        remembered.places.insert(place.at, traces.clone());
+        traces
+    }
+
+    fn knows(&self, module: Digest) -> bool {
+        if let Some(known) = self.remembered().modules.get(&module) {
+            return *known;
+        }
+        let known = self.ask(|server| server.knows(module)).unwrap_or(false);
+        self.remembered().modules.insert(module, known);
+        known
+    }
+}

@@ -1,0 +1,205 @@
+//! Results that are shared over a server of the Remote Execution API: `--remote-cache`.
+
+mod casd;
+mod server;
+mod wrong;
+
+use std::fs;
+
+use serde_json::Value;
+
+use self::server::{Fault, Server};
+use super::Project;
+use crate::support::{stderr, stdout, tree};
+
+/// A machine: a project, and a cache that starts empty.
+struct Machine(Project);
+
+impl Machine {
+    /// A machine with the files of the project.
+    fn new() -> Self {
+        let project = Project::new();
+        for number in 0..10 {
+            project.write(&format!("in/{number}"), &format!("text of {number}\nand more\n"));
+        }
+        project.write(
+            "build.sh",
+            "for f in in/*; do tr a-z A-Z <$f | sort >out-${f#in/}; done; cat out-*\n",
+        );
+        Self(project)
+    }
+
+    /// What a run reports that uses the server at `address`, and what it printed.
+    fn run(&self, address: &str, args: &[&str]) -> (Value, String, String) {
+        let address = format!("--remote-cache={address}");
+        let mut all = vec![args[0], &address, "--explain", "--json=../report.json"];
+        all.extend(&args[1..]);
+        let output = self.0.belljar(&all);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let report = fs::read_to_string(self.0.0.path().join("report.json")).unwrap();
+        (serde_json::from_str(&report).unwrap(), stdout(&output), stderr(&output))
+    }
+
+    /// Those of the last build, which `cat` would see.
+    fn remove_outputs(&self) {
+        for number in 0..10 {
+            let _ = fs::remove_file(self.0.tree().join(format!("out-{number}")));
+        }
+    }
+
+    /// Hits and misses, and traces that were fetched and uploaded, of the build.
+    fn build(&self, address: &str, options: &[&str]) -> ([u64; 4], String) {
+        self.remove_outputs();
+        let (report, printed, said) =
+            self.run(address, &[&["sh", "--apply"], options, &["build.sh"]].concat());
+        let results = &report["results"];
+        let remote = &results["remote"];
+        assert_eq!(remote["error"], Value::Null, "{said}");
+        let counts =
+            [&results["hits"], &results["misses"], &remote["fetched"], &remote["uploaded"]];
+        (counts.map(|count| count.as_u64().unwrap()), printed)
+    }
+}
+
+#[test]
+fn second_machine_runs_nothing() {
+    let server = Server::start(Fault::None);
+    shared_over(&server.address);
+}
+
+/// A build on one machine, and then on another one.
+fn shared_over(address: &str) {
+    let (first, second) = (Machine::new(), Machine::new());
+    let (counts, printed) = first.build(address, &["--remote-upload"]);
+    assert_eq!(counts, [0, 21, 0, 21]);
+    let (counts, again) = second.build(address, &[]);
+    assert_eq!(counts, [21, 0, 21, 0], "the second machine has all results from the server");
+    assert_eq!(printed, again);
+    assert_eq!(tree(&first.0.tree()), tree(&second.0.tree()));
+    second.remove_outputs();
+    let (hits, misses, said) = second.0.counts("sh", &["--mtimes=content", "--apply", "build.sh"]);
+    assert_eq!((hits, misses), (21, 0), "what was fetched is known here from then on: {said}");
+
+    // One file of ten is another one.
+    for machine in [&first, &second] {
+        machine.0.write("in/7", "another text\n");
+    }
+    let (counts, printed) = first.build(address, &["--remote-upload"]);
+    assert_eq!(counts, [18, 3, 0, 3]);
+    let (counts, again) = second.build(address, &["--remote-upload"]);
+    assert_eq!(counts, [21, 0, 3, 0]);
+    assert_eq!(printed, again);
+}
+
+/// Contents that do not fit in one message.
+fn large_results_are_shared_over(address: &str) {
+    let (first, second) = (Machine::new(), Machine::new());
+    let large = "a line of a large file\n".repeat(500_000);
+    for machine in [&first, &second] {
+        machine.0.write("large", &large);
+    }
+    let args = ["run", "--apply", "--remote-upload", "cp", "large", "copy"];
+    let (report, _, said) = first.run(address, &args);
+    assert_eq!(report["results"]["remote"]["uploaded"], 1, "{said}");
+    let (report, _, said) = second.run(address, &args);
+    assert_eq!(report["results"]["hits"], 1, "{said}");
+    assert_eq!(fs::read_to_string(second.0.tree().join("copy")).unwrap(), large);
+}
+
+#[test]
+fn large_results_are_shared() {
+    large_results_are_shared_over(&Server::start(Fault::None).address);
+}
+
+/// A machine that had results of its own before it used the server has another first trace than that.
+#[test]
+fn results_are_found_though_machines_had_others_first() {
+    let server = Server::start(Fault::None);
+    let (first, second) = (Machine::new(), Machine::new());
+    let texts = ["one\n", "two\n", "three\n", "four\n"];
+    let sort = ["run", "--remote-upload", "sort", "list"];
+    for text in texts {
+        first.0.write("list", text);
+        first.run(&server.address, &sort);
+    }
+    second.0.write("list", "of its own\n");
+    assert_eq!(second.0.counts("run", &["--mtimes=content", "sort", "list"]).1, 1);
+    for text in texts {
+        second.0.write("list", text);
+        let (report, printed, said) = second.run(&server.address, &sort);
+        assert_eq!(report["results"]["hits"], 1, "{text}: {said}");
+        assert_eq!(printed, text);
+    }
+    // And what this machine adds is found by the other one.
+    second.0.write("list", "five\n");
+    assert_eq!(second.run(&server.address, &sort).0["results"]["remote"]["uploaded"], 1);
+    first.0.write("list", "five\n");
+    assert_eq!(first.run(&server.address, &sort).0["results"]["hits"], 1);
+}
+
+#[test]
+fn nothing_is_uploaded_unless_it_is_asked_for() {
+    let server = Server::start(Fault::None);
+    let (counts, _) = Machine::new().build(&server.address, &[]);
+    assert_eq!(counts, [0, 21, 0, 0]);
+    assert_eq!(server.results(), 0);
+}
+
+#[test]
+fn results_with_secrets_are_not_uploaded() {
+    let server = Server::start(Fault::None);
+    let machine = Machine::new();
+    machine.0.write("key", "password=correct-horse-battery\n");
+    let secret = "--env=API_KEY=correct-horse-battery";
+    for options in [&["cat", "key"][..], &["env"], &["--cache-secrets", "cat", "key"]] {
+        let args = [&["run", "--remote-upload", secret], options].concat();
+        let (report, _, said) = machine.run(&server.address, &args);
+        assert_eq!(report["results"]["remote"]["uploaded"], 0, "{options:?}: {said}");
+    }
+    assert!(!server.holds(b"correct-horse"));
+    // What has no secret is.
+    machine.run(&server.address, &["run", "--remote-upload", "cat", "in/1"]);
+    assert!(server.holds(b"text of 1"));
+}
+
+#[test]
+fn times_on_the_disk_do_not_matter_on_another_machine() {
+    let server = Server::start(Fault::None);
+    let (first, second) = (Machine::new(), Machine::new());
+    let old = fs::File::options().write(true).open(second.0.tree().join("in/1")).unwrap();
+    old.set_modified(std::time::UNIX_EPOCH).unwrap();
+    let stat = ["run", "--remote-upload", "ls", "-l", "in/1"];
+    let (_, printed, _) = first.run(&server.address, &stat);
+    let (report, again, said) = second.run(&server.address, &stat);
+    assert_eq!(report["results"]["hits"], 1, "{said}");
+    assert_eq!(printed, again);
+}
+
+#[test]
+fn header_is_sent_with_each_request() {
+    let server = Server::start(Fault::None);
+    let machine = Machine::new();
+    machine
+        .run(&server.address, &["run", "--remote-header=Authorization=Bearer of bad news", "true"]);
+    let headers = server.headers();
+    assert!(!headers.is_empty() && headers.len() as u64 == server.requests());
+    assert!(headers.iter().all(|value| value == "Bearer of bad news"), "{headers:?}");
+}
+
+#[test]
+fn options_of_a_server_need_one() {
+    let machine = Machine::new();
+    for (args, message) in [
+        (&["run", "--remote-upload", "true"][..], "--remote-upload needs --remote-cache"),
+        (&["run", "--explain", "true"], "--explain needs --cache-results"),
+        (
+            &["run", "--remote-cache=cache:80", "true"],
+            "it begins with grpc://, or with grpcs:// for TLS",
+        ),
+        (&["run", "--remote-cache=grpc://x", "--remote-header=x", "true"], "this is no NAME=VALUE"),
+    ] {
+        let output = machine.0.belljar(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(message), "{args:?}: {}", stderr(&output));
+    }
+}

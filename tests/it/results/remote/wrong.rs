@@ -1,0 +1,91 @@
+//! Servers that are slow, gone, full, wrong or lie: runs end right, and soon.
+
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::Machine;
+use super::server::{Fault, Server};
+
+/// Longest time of a run here, which is much less than a server waits that is slow.
+const TIME_MAX: Duration = Duration::from_secs(40);
+
+/// What the build of a machine reports, which uses the server at `address`.
+fn build(address: &str) -> Value {
+    let machine = Machine::new();
+    let args = ["sh", "--apply", "--remote-upload", "--remote-timeout=500ms", "build.sh"];
+    let started = Instant::now();
+    let (report, printed, said) = machine.run(address, &args);
+    assert!(started.elapsed() < TIME_MAX, "{said}");
+    assert!(printed.starts_with("AND MORE\nTEXT OF 0\n"), "{printed}");
+    assert_eq!(printed.lines().count(), 20);
+    report["results"]["remote"].clone()
+}
+
+#[test]
+fn wrong_servers_never_cost_a_run() {
+    let right = Server::start(Fault::None);
+    assert_eq!(build(&right.address)["uploaded"], 21);
+    for (fault, error) in [
+        (Fault::Contents, "other contents than"),
+        (Fault::Length(-1), "a file of -1 bytes"),
+        (Fault::Length(1 << 40), "a file of 1099511627776 bytes"),
+        (Fault::Length(3), "other contents than"),
+        (Fault::Hash, "../../etc/passwd"),
+        (Fault::Slow, "no answer in 0.5 s"),
+        (Fault::Denied, "you may not read this"),
+        (Fault::NoCache, "it is no cache"),
+    ] {
+        let remote = build(&right.turned(fault).address);
+        let said = remote["error"].as_str().unwrap_or_default();
+        assert!(said.contains(error), "{fault:?}: {remote}");
+        assert_eq!(remote["fetched"], 0, "{fault:?}");
+    }
+    for fault in [Fault::Lost, Fault::Garbage, Fault::Mixed] {
+        let remote = build(&right.turned(fault).address);
+        assert_eq!(remote["error"], Value::Null, "{fault:?}");
+        // A trace of the same action may be the right one all the same.
+        assert!(remote["fetched"] == 0 || fault == Fault::Mixed, "{fault:?}");
+    }
+}
+
+#[test]
+fn servers_that_take_nothing_cost_a_note() {
+    for (fault, error) in [
+        (Fault::ReadOnly, "this server takes no results from clients"),
+        (Fault::Full, "BatchUpdateBlobs"),
+    ] {
+        let remote = build(&Server::start(fault).address);
+        assert!(remote["error"].as_str().unwrap().contains(error), "{remote}");
+        assert_eq!((&remote["uploaded"], &remote["lost"]), (&0.into(), &21.into()), "{fault:?}");
+    }
+}
+
+#[test]
+fn server_that_is_not_there_costs_a_note() {
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let remote = build(&format!("grpc://{nobody}"));
+    assert!(remote["error"].as_str().unwrap().contains("onnect"), "{remote}");
+    // One that accepts connections and says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let remote = build(&format!("grpc://{}", silent.local_addr().unwrap()));
+    assert!(remote["error"].as_str().unwrap().contains("no answer"), "{remote}");
+}
+
+/// A server that ends while builds use it.
+#[test]
+fn builds_end_right_when_the_server_ends_in_the_middle() {
+    let right = Server::start(Fault::None);
+    assert_eq!(build(&right.address)["uploaded"], 21);
+    for after_ms in (0..200).step_by(20) {
+        let server = right.turned(Fault::None);
+        let address = server.address.clone();
+        let ends = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(after_ms));
+            drop(server);
+        });
+        build(&address);
+        ends.join().unwrap();
+    }
+}
