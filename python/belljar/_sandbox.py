@@ -303,7 +303,7 @@ class Sandbox:
         return self.read(path).decode()
 
     def write(self, path: StrPath, data: bytes | str, *, executable: bool = False) -> None:
-        """Writes a file, and creates the directories that it needs.
+        """Writes a file, and creates the directories that it needs. If it fails, nothing is changed.
 
         Raises:
             PathError: it cannot be written.

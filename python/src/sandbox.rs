@@ -142,7 +142,7 @@ impl Sandbox {
         Ok(PyBytes::new(py, &bytes).unbind())
     }
 
-    /// Writes a file; with `parents`, creates its directories.
+    /// Writes a file; with `parents`, creates its directories. If it fails, nothing is changed.
     fn write(
         &self,
         py: Python<'_>,
@@ -152,9 +152,14 @@ impl Sandbox {
         executable: bool,
     ) -> PyResult<()> {
         let written = self.slot.with(py, |sandbox| {
-            let now = sandbox.now_ns();
-            write(sandbox.files(), path, bytes, (parents, executable), now)
+            let (mut before, now) = (sandbox.fork()?, sandbox.now_ns());
+            let written = write(sandbox.files(), path, bytes, (parents, executable), now);
+            if written.is_err() {
+                std::mem::swap(sandbox.files(), before.files());
+            }
+            Ok(written)
         })?;
+        let written = written.map_err(|error| errors::of_sandbox(py, &error))?;
         written.map_err(|errno| errors::of_path(py, "write", path, errno))
     }
 

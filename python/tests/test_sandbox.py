@@ -219,6 +219,16 @@ def test_limit_is_an_exception_with_the_output_until_then(limits: belljar.Limits
         assert box.sh("echo still there").text == "still there\n"
 
 
+def test_write_that_fails_changes_nothing() -> None:
+    with Sandbox(limits=belljar.Limits(upper_bytes_max=100_000)) as box:
+        box.write("/tmp/mine", "precious")
+        for path in ("/tmp/mine", "/tmp/p/q/new", "/tmp/x/mine/"):
+            with pytest.raises(belljar.PathError):
+                box.write(path, b"x" * 200_000)
+        assert box.read_text("/tmp/mine") == "precious"
+        assert box.sh("ls /tmp").text == "mine\n"
+
+
 def test_memory_of_programs_is_limited(guests: Path) -> None:
     done = belljar.run(guests / "alloc_bomb.wasm", limits=belljar.Limits(memory_bytes_max=64 << 20))
     assert done.exit_code == 3 and int(done.text.split()[0]) <= 64

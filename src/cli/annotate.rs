@@ -8,6 +8,7 @@ use serde_json::{Map, json};
 use super::annotations::load;
 use super::args::annotations::{AnnotateArgs, AnnotationsAction, AnnotationsArgs};
 use super::exit::Usage;
+use super::planted_links::check_here;
 use super::tape;
 use super::text::{count, printable};
 use crate::base::{ambient, disk};
@@ -19,7 +20,9 @@ use crate::tape::{
 /// Adds an annotation.
 pub fn annotate(args: &AnnotateArgs) -> Result<u8> {
     expect_record(&args.tape, args.span.map_or(args.event, |s| s.end_event_id.max(args.event)))?;
-    let is_new = disk::symlink_metadata(&annotations_path(&args.tape)).is_err();
+    let path = annotations_path(&args.tape);
+    check_here("TAPE", &path)?;
+    let is_new = disk::symlink_metadata(&path).is_err();
     let mut file = if is_new { AnnotationFile::create(&args.tape)? } else { load(&args.tape)? };
     let now = jiff::Timestamp::from_nanosecond(ambient::wall_now_ns().into());
     let taken = |id: &str| file.annotations().any(|known| known.id == id);

@@ -8,6 +8,7 @@ use serde_json::json;
 use super::args::installation::DoctorArgs;
 use super::exit;
 use super::home::{cache_dir, home_dir, journals_dir};
+use super::planted_links::check_here;
 use super::self_test::{self, RowResult};
 use super::setup::toolchains;
 use super::text::{count, printable};
@@ -38,6 +39,9 @@ fn self_test(args: &DoctorArgs) -> Result<u8> {
             say!("{}", row.line());
         }
     };
+    if let Some(keep) = &args.keep {
+        check_here("--keep", keep)?;
+    }
     let rows = self_test::run(&args.toolchain, args.keep.as_deref(), tell)?;
     let is_equal = rows.iter().all(RowResult::is_good);
     if args.json {

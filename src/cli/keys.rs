@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::args::keys::{KeysAction, KeysArgs};
 use super::exit::Usage;
+use super::planted_links::check_here;
 use super::signatures::secret;
 use super::signatures::trusted::{TrustedKeys, key_of};
 use super::text::printable;
@@ -30,6 +31,7 @@ fn generate(file: &Path, no_password: bool, json: bool) -> Result<u8> {
     public_file.push(".pub");
     let public_file = PathBuf::from(public_file);
     for path in [file, &public_file] {
+        check_here("FILE", path)?;
         if disk::symlink_metadata(path).is_ok() {
             let message = format!("{} exists: name another file", path.display());
             return Err(Usage(message).into());

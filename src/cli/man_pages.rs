@@ -12,6 +12,7 @@ use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 
 use super::args::Cli;
+use super::planted_links::check_here;
 use crate::base::disk;
 
 /// Writes the page `belljar.1` and those of all subcommands that are shown, such as `belljar-sandbox-exec.1`, into `dir`.
@@ -22,6 +23,7 @@ pub fn write(dir: &Path) -> Result<u8> {
     let mut command = Cli::command().disable_help_subcommand(true);
     // Gives each command its whole name, and the options that it has from above.
     command.build();
+    check_here("DIR", dir)?;
     disk::create_dir_all(dir)?;
     let count = write_all(&command, dir)?;
     note!("belljar: {count} manual pages in {}", dir.display());
@@ -33,6 +35,7 @@ fn write_all(command: &clap::Command, dir: &Path) -> Result<usize> {
     // `belljar-sandbox-exec`.
     let name = command.get_display_name().unwrap_or_else(|| command.get_name());
     let path = dir.join(format!("{name}.1"));
+    check_here("DIR", &path)?;
     let mut file = disk::create(&path)?;
     file.write_all(&page(command.clone())?)
         .with_context(|| format!("cannot write {}", path.display()))?;

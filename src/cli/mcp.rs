@@ -18,6 +18,7 @@ use super::compile::Compiler;
 use super::exit::{DIFFERENT, Usage, describe};
 use super::home::{cache_dir, installed_toolchains, journals, journals_dir};
 use super::mounts::hidden;
+use super::planted_links::{Folders, check_here};
 use super::recover::{RecoveryMessages, before_opening};
 use super::setup::POOL_SLOTS;
 use super::text::count;
@@ -51,6 +52,7 @@ pub fn run(args: &McpArgs) -> Result<u8> {
         Some(path) => Policy::read(path).map_err(|error| Usage::of("--policy", error))?,
         None => Policy::default(),
     };
+    check_paths(args, &policy)?;
     let token = args.token_file.as_deref().map(token).transpose()?;
     let tape = match &args.tape {
         Some(path) => Some(
@@ -73,6 +75,21 @@ pub fn run(args: &McpArgs) -> Result<u8> {
         note!("belljar: {records} records on the tape {}", path.display());
     }
     Ok(0)
+}
+
+/// Refuses paths that a program may have redirected by a link, in a folder to which a client may apply changes.
+fn check_paths(args: &McpArgs, policy: &Policy) -> Result<()> {
+    let changed = policy.folders.iter().filter(|folder| folder.may_apply);
+    let folders = Folders::at(changed.map(|folder| folder.path.clone()).collect());
+    for folder in policy.folders.iter().filter(|folder| folder.is_writable) {
+        folders.check("--policy", &folder.path)?;
+    }
+    for (option, path) in [("--tape", &args.tape), ("--token-file", &args.token_file)] {
+        let Some(path) = path else { continue };
+        folders.check(option, path)?;
+        check_here(option, path)?;
+    }
+    Ok(())
 }
 
 /// Makes the calls on a tape of a server again.

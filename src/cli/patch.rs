@@ -8,6 +8,7 @@ use super::args::changes::{ApplyArgs, DiffArgs};
 use super::changes;
 use super::exit::Usage;
 use super::mounts;
+use super::planted_links::Folders;
 use super::recover::before_opening;
 use super::text::count;
 use super::{sink, tape};
@@ -34,6 +35,7 @@ pub fn diff(args: &DiffArgs) -> Result<u8> {
 
 /// Writes the changes of a recorded run to the disk.
 pub fn apply(args: &ApplyArgs) -> Result<u8> {
+    check_folders(args)?;
     let open = |path: &Path| -> Result<Source> {
         before_opening(path, args.quiet)?;
         Ok(mounts::open(path).map_err(Usage)?)
@@ -83,6 +85,14 @@ pub fn apply(args: &ApplyArgs) -> Result<u8> {
         );
     }
     Ok(0)
+}
+
+/// Refuses directories to which a link leads out of another one: the run itself may have put it there.
+fn check_folders(args: &ApplyArgs) -> Result<()> {
+    let dirs = || args.dir.iter().map(|mount| &mount.host);
+    let folders = Folders::at(std::iter::once(&args.worktree).chain(dirs()).cloned().collect());
+    folders.check("--worktree", &args.worktree)?;
+    dirs().try_for_each(|dir| folders.check("--dir", dir))
 }
 
 /// How the run on the tape ended, unless it exited by itself.

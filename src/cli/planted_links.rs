@@ -87,6 +87,15 @@ impl Folders {
     }
 }
 
+/// Refuses `path`, which `option` of a command that mounts nothing names, if it lies in the current directory by name and a
+/// link leads out of it: programs that were run here may have put it there.
+///
+/// # Errors
+/// [`Usage`].
+pub fn check_here(option: &str, path: &Path) -> Result<()> {
+    Folders::at(vec![PathBuf::from(".")]).check(option, path)
+}
+
 /// Refuses directories to mount that lie in another one by name, and to which a link leads out of that.
 ///
 /// # Errors

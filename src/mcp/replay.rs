@@ -17,7 +17,7 @@ use super::tape::{CAPABILITY, DROP, Params, Request, START, Start};
 use crate::Overlay;
 use crate::kernel::vfs::{Applied, TapedTree, TapedTreeError};
 use crate::store::StoreError;
-use crate::tape::{Kind, Payload, REDACTED, TapeError, TapeReader, TapeStore};
+use crate::tape::{Kind, Payload, REDACTED, Record, TapeError, TapeReader, TapeStore};
 
 /// Real time of a program in a replay, in milliseconds: where real time ended one, the call is left out.
 const TIMEOUT_MS: u64 = 3_600_000;
@@ -99,7 +99,12 @@ pub async fn replay(
 ) -> Result<ReplayedCalls, CallReplayError> {
     let mut tree = TapedTree::new(TapeStore::of(path));
     for record in TapeReader::open(path)? {
-        tree.learn(&record?)?;
+        let record = record?;
+        match tree.learn(&record) {
+            // What depends on it is not compared.
+            Err(_) if record.seems_withheld() => {}
+            learned => learned?,
+        }
     }
     // A directory does not change for its sandboxes until their changes are written to it, which is left out.
     tree.keep_first_answers();
@@ -109,6 +114,9 @@ pub async fn replay(
     for record in TapeReader::open(path)? {
         let record = record?;
         let Kind::HostCall { capability, operation, params, result, .. } = &record.kind else {
+            if let Some(replay) = &mut replay {
+                replay.note_withheld_file(&record);
+            }
             continue;
         };
         if capability != CAPABILITY {
@@ -171,6 +179,10 @@ struct Replay {
     applied: BTreeSet<(u64, String)>,
     /// Sandboxes, by client, that have seen what the tape withholds, and forks of them.
     withheld: BTreeSet<(u64, String)>,
+    /// Sandboxes, by client, of whose directories the tape withholds something.
+    withheld_files: BTreeSet<(u64, String)>,
+    /// The sandbox, by client, whose directories a fork has: the tape names these by it.
+    roots: HashMap<(u64, String), (u64, String)>,
     /// Whether a call is withheld as a whole: any sandbox may have seen it.
     all_withheld: bool,
     /// Outputs that real time ended, by client and sandbox.
@@ -199,6 +211,8 @@ impl Replay {
             clients: HashMap::new(),
             applied: BTreeSet::new(),
             withheld: BTreeSet::new(),
+            withheld_files: BTreeSet::new(),
+            roots: HashMap::new(),
             all_withheld: false,
             cut: BTreeSet::new(),
             done: ReplayedCalls::default(),
@@ -224,6 +238,7 @@ impl Replay {
         }
         let id = arguments.get("sandbox").and_then(Value::as_str).unwrap_or_default();
         let requests = self.waiting.remove(&(number, id.to_owned())).unwrap_or_default();
+        self.note_root(number, tool, expected.as_ref());
         let is_withheld = self.note_withheld(number, &arguments, &requests, expected.as_ref());
         let expected = expected.unwrap_or_default();
         let mut plan = self.plan(number, tool, &arguments, &expected);
@@ -264,6 +279,45 @@ impl Replay {
         self.done.left_out += 1;
     }
 
+    /// Notes that `record` withholds what a sandbox, or a fork of it, sees of a directory: its name, its listing or its content.
+    fn note_withheld_file(&mut self, record: &Record) {
+        let (Kind::FileStat { path, .. }
+        | Kind::DirList { path, .. }
+        | Kind::LinkRead { path, .. }
+        | Kind::FileRead { path, .. }) = &record.kind
+        else {
+            return;
+        };
+        if let Some(sandbox) = sandbox_at(path).filter(|_| record.seems_withheld()) {
+            self.withheld_files.insert(sandbox);
+        }
+    }
+
+    /// Notes whose directories a new sandbox has.
+    fn note_root(&mut self, client: u64, tool: &str, expected: Option<&Value>) {
+        let named = |field: &str| {
+            let id = expected.and_then(|expected| expected.get(field)).and_then(Value::as_str);
+            id.map(|id| (client, id.to_owned()))
+        };
+        match (tool, named("sandbox"), named("origin")) {
+            ("sandbox_create", Some(made), _) => {
+                // The id may have been that of a fork.
+                self.roots.remove(&made);
+            }
+            ("sandbox_fork", Some(made), Some(origin)) => {
+                let root = self.roots.get(&origin).cloned().unwrap_or(origin);
+                self.roots.insert(made, root);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether the tape withholds something that the sandbox `id` may have seen.
+    fn has_seen_withheld(&self, id: &(u64, String)) -> bool {
+        let root = self.roots.get(id).unwrap_or(id);
+        self.withheld.contains(id) || self.withheld_files.contains(root)
+    }
+
     /// Returns whether a call depends on what the tape withholds, and notes that later ones of its sandboxes do, too.
     fn note_withheld(
         &mut self,
@@ -281,7 +335,7 @@ impl Replay {
             || has_secret(arguments)
             || expected.is_none_or(has_secret)
             || requests.iter().any(TapedRequest::is_withheld)
-            || ids.iter().any(|id| self.withheld.contains(id));
+            || ids.iter().any(|id| self.has_seen_withheld(id));
         if is_withheld {
             // The answer may have named a new sandbox.
             self.all_withheld |= expected.is_none() && ids.is_empty();
@@ -347,6 +401,13 @@ impl Replay {
         self.cut.insert((number, id.to_owned(), output));
         client.skip_output(id).await;
     }
+}
+
+/// The sandbox, by client, whose directory has the path `path` on a tape.
+fn sandbox_at(path: &str) -> Option<(u64, String)> {
+    let (client, below) = path.strip_prefix("/mcp/")?.split_once('/')?;
+    let (id, _) = below.split_once('/')?;
+    Some((client.parse().ok()?, id.to_owned()))
 }
 
 /// Gives a new sandbox the id that it had.

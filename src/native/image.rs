@@ -12,6 +12,7 @@ use crate::base::errno::Errno;
 use crate::base::exhausted::is_exhausted;
 use crate::kernel::guest::{Buffers, Fault, FdAction, Guest, InputState, Range, SpawnRequest};
 use crate::kernel::io::host_stdin::Watch;
+use crate::kernel::io::pipe::OnHangUp;
 use crate::kernel::machine::limits::Stop;
 use crate::kernel::process::Pid;
 use crate::kernel::process::Signal;
@@ -187,9 +188,19 @@ struct LiveChild {
     charges_time: bool,
     bell: HostBell,
     pid: Arc<AtomicU32>,
+    /// For standard output and standard error: pipes hold weak references to these.
+    hang_ups: [Arc<OnHangUp>; 2],
 }
 
 impl LiveChild {
+    /// Has its outputs closed when the pipes that `guest` writes to have no reader any more: as natively, its next
+    /// write fails, not the one after.
+    fn follow_readers(&self, guest: &mut Guest) {
+        for (fd, hang_up) in (1..).zip(&self.hang_ups) {
+            guest.on_hang_up(fd, &Arc::downgrade(hang_up));
+        }
+    }
+
     /// Rings for `pid` from now on, and once for each queued event.
     fn ring_for(&self, pid: Pid) {
         self.pid.store(pid.0, Ordering::SeqCst);
@@ -207,7 +218,11 @@ impl Drop for LiveChild {
 
 impl Child {
     /// Starts the program of `image` for `guest`.
-    fn start(image: &NativeImage, guest: &Guest, connected: Connected) -> Result<Self, NotStarted> {
+    fn start(
+        image: &NativeImage,
+        guest: &mut Guest,
+        connected: Connected,
+    ) -> Result<Self, NotStarted> {
         let for_good = |message| NotStarted { message, exhausted: false };
         match &image.runs {
             Runs::Live(children) => {
@@ -224,7 +239,10 @@ impl Child {
                 })?;
                 bell.attend(guest.pid(), Box::new(child.is_idle()));
                 let charges_time = children.charges_time();
-                Ok(Self::Live(LiveChild { child, charges_time, bell, pid }))
+                let hang_ups = [1, 2].map(|fd| Arc::new(child.on_hang_up(fd)) as Arc<OnHangUp>);
+                let live = LiveChild { child, charges_time, bell, pid, hang_ups };
+                live.follow_readers(guest);
+                Ok(Self::Live(live))
             }
             Runs::Left(_) => Err(for_good("it has ended".to_owned())),
             Runs::Taped(children) => {
@@ -324,7 +342,7 @@ async fn process(image: NativeImage, mut guest: Guest) -> Ended {
             child.hand_to(&guest);
             Ok(child)
         }
-        _ => Child::start(&image, &guest, connected),
+        _ => Child::start(&image, &mut guest, connected),
     };
     let NativeImage { program, profile, .. } = image;
     let child = match started {
@@ -451,7 +469,6 @@ impl Bridge {
             });
             match count.await? {
                 Ok(count) if count > 0 => done += count as usize,
-                // The program learns it at its next write.
                 Err(Errno::Pipe) => return self.hang_up(fd),
                 Ok(_) => return Err(Leave::Error("its output is not accepted".to_owned())),
                 Err(errno) => {

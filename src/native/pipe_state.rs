@@ -1,6 +1,6 @@
 //! The state of pipes between this process and a native program; one implementation per system.
 
-use std::io::Read;
+use std::io::{PipeReader, Read};
 #[cfg(unix)]
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -49,20 +49,23 @@ impl Gauge {
     }
 }
 
-/// Waits until `pipe` is readable: then a read does not block, if no other thread reads.
+/// Waits until `pipe` is readable, and a read does not block, if no other thread reads; or until `awaited` has no
+/// writer.
 #[cfg(unix)]
-pub(super) fn wait_readable(pipe: &dyn ReadEnd) {
+pub(super) fn wait_readable(pipe: &dyn ReadEnd, awaited: Option<&PipeReader>) {
     use rustix::event::{PollFd, PollFlags, poll};
     use rustix::io::Errno;
 
-    let pipe = pipe.as_fd();
+    let fds = [Some(pipe.as_fd()), awaited.map(AsFd::as_fd)];
+    let mut fds: Vec<PollFd<'_>> =
+        fds.iter().flatten().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
     // The read reports any other error.
-    while poll(&mut [PollFd::new(&pipe, PollFlags::IN)], None) == Err(Errno::INTR) {}
+    while poll(&mut fds, None) == Err(Errno::INTR) {}
 }
 
 /// Returns at once: the read blocks instead.
 #[cfg(not(unix))]
-pub(super) fn wait_readable(_: &dyn ReadEnd) {}
+pub(super) fn wait_readable(_: &dyn ReadEnd, _: Option<&PipeReader>) {}
 
 #[cfg(not(unix))]
 impl Gauge {

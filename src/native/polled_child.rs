@@ -6,14 +6,14 @@ use std::io::{self, PipeReader, PipeWriter, Write};
 use std::process::Command;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::SubprocessStatus;
 use super::os_process::OsProcess;
 use super::pipe_state::{Gauge, ReadEnd, wait_readable};
 use super::runner::end_with_this_thread;
 use super::streams::lock;
-use super::waits_to_read::waits_to_read;
+use super::waits_to_read::{has_live_group, waits_to_read};
 use crate::base::ambient;
 
 /// Bytes taken from a program at once: the capacity of a pipe.
@@ -21,6 +21,9 @@ const PIECE_BYTES: usize = 64 << 10;
 
 /// Bytes written to a program at once, atomically: so the number of unread bytes is exact.
 const SLICE_BYTES: usize = 4 << 10;
+
+/// How often processes left behind are looked for if no output tells of their end.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Something that happened on the host.
 pub(super) enum ChildEvent {
@@ -80,6 +83,8 @@ struct State {
     pending: [bool; 2],
     /// Outputs whose reader is gone.
     hung_up: [bool; 2],
+    /// While they are open, the thread that waits for an output continues to wait.
+    awaited: [Option<PipeWriter>; 2],
     /// Bytes in the pipe of each output, and bytes read from it.
     gauges: [Option<Gauge>; 2],
     taken_bytes: [u64; 2],
@@ -178,12 +183,13 @@ impl PolledChild {
     /// Closes the reading end of its standard output (1) or standard error (2): later writes raise
     /// `SIGPIPE` or fail with `EPIPE`.
     pub(super) fn hang_up(&self, fd: u32) {
-        self.0.change(|state| {
-            let output = fd as usize - 1;
-            state.hung_up[output] = true;
-            // It is a copy of the reading end.
-            state.gauges[output] = None;
-        });
+        self.0.hang_up(fd);
+    }
+
+    /// Returns a function that does what [`PolledChild::hang_up`] does.
+    pub(super) fn on_hang_up(&self, fd: u32) -> impl Fn() + Send + Sync + use<> {
+        let shared = Arc::clone(&self.0);
+        move || shared.hang_up(fd)
     }
 
     /// Ends its input.
@@ -216,7 +222,7 @@ impl Drop for PolledChild {
         self.0.change(|state| {
             state.is_dropped = true;
             // Output is no longer read.
-            state.gauges = [None, None];
+            (state.gauges, state.awaited) = ([None, None], [None, None]);
         });
         if killed.is_ok() {
             drop(self.0.wait_while(|state| !state.is_reaped));
@@ -236,15 +242,27 @@ impl Shared {
         outputs: [Option<Box<dyn ReadEnd>>; 2],
     ) -> io::Result<()> {
         for (output, pipe) in outputs.into_iter().enumerate() {
-            if let Some(pipe) = pipe {
-                self.spawn_thread(move |shared| shared.drain(output, pipe))?;
-            }
+            let Some(pipe) = pipe else { continue };
+            // Without descriptors for it, the thread learns of a hang-up when the program writes.
+            let (awaited, kept) = cfg!(unix).then(io::pipe).and_then(Result::ok).unzip();
+            self.change(|state| state.awaited[output] = kept);
+            self.spawn_thread(move |shared| shared.drain(output, pipe, awaited.as_ref()))?;
         }
         let input = match input {
             Some((unread, pipe)) => Some((unread, self.spawn_thread(|shared| shared.feed(pipe))?)),
             None => None,
         };
         self.spawn_thread(move |shared| shared.attend(started, input)).map(drop)
+    }
+
+    fn hang_up(&self, fd: u32) {
+        self.change(|state| {
+            let output = fd as usize - 1;
+            state.hung_up[output] = true;
+            // It is a copy of the reading end.
+            state.gauges[output] = None;
+            state.awaited[output] = None;
+        });
     }
 
     fn spawn_thread<T: Send + 'static>(
@@ -288,17 +306,21 @@ impl Shared {
     }
 
     /// Queues what comes from an output. A piece waits until the one before it was taken, and so
-    /// does the program in the end.
-    fn drain(&self, output: usize, mut pipe: impl ReadEnd) {
+    /// does the program in the end. Waits no longer when `awaited` has no writer.
+    fn drain(&self, output: usize, mut pipe: impl ReadEnd, awaited: Option<&PipeReader>) {
         let mut buffer = vec![0; PIECE_BYTES];
         loop {
             let waits = |state: &mut State| {
                 state.pending[output] && !state.is_dropped && !state.hung_up[output]
             };
             drop(self.wait_while(waits));
+            let is_over = |state: &State| state.is_dropped || state.hung_up[output];
             // For `is_idle`, bytes are always in the pipe or among the events, never in between.
-            wait_readable(&pipe);
+            wait_readable(&pipe, awaited);
             let locked = cfg!(unix).then(|| lock(&self.state));
+            if locked.as_deref().is_some_and(is_over) {
+                break;
+            }
             let count = match pipe.read(&mut buffer) {
                 Ok(count) if count > 0 => count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -306,7 +328,7 @@ impl Shared {
                 Ok(_) | Err(_) => break,
             };
             let mut state = locked.unwrap_or_else(|| lock(&self.state));
-            if state.is_dropped || state.hung_up[output] {
+            if is_over(&state) {
                 break;
             }
             state.pending[output] = true;
@@ -317,6 +339,8 @@ impl Shared {
             self.changed.notify_all();
             (self.ring)();
         }
+        // Before it counts as closed, so that no write succeeds any more.
+        drop(pipe);
         self.change(|state| state.open[output] = false);
     }
 
@@ -359,8 +383,8 @@ impl Shared {
         // Its own output is in the pipes now.
         let written = lock(&self.state).written_bytes();
         let state = self.wait_while(|state| !state.is_dropped && state.is_owed(written));
-        let left_open = state.open.contains(&true);
         drop(state);
+        let left_open = self.has_left();
         let mut unread_bytes = 0;
         if let Some((mut unread, feeder)) = input {
             self.change(|state| state.input = InputIs::Unread);
@@ -386,10 +410,23 @@ impl Shared {
         self.push(ChildEvent::Ended(end));
         if left_open {
             // Until it is reaped, its group can be killed.
-            drop(self.wait_while(|state| state.open.contains(&true) && !state.is_dropped));
+            drop(self.wait_while(|state| state.is_read() && !state.is_dropped));
+            while !lock(&self.state).is_dropped && self.has_left() {
+                let waited = self.changed.wait_timeout(lock(&self.state), LOOK_EVERY);
+                drop(waited);
+            }
             self.push(ChildEvent::Closed);
         }
         self.reap();
+    }
+
+    /// Whether processes that it left behind may hold an output open. If that has no reader, the pipe does not tell.
+    fn has_left(&self) -> bool {
+        let (is_read, has_hung_up) = {
+            let state = lock(&self.state);
+            (state.is_read(), state.hung_up.contains(&true))
+        };
+        is_read || has_hung_up && has_live_group(self.process.id())
     }
 
     fn reap(&self) {
@@ -400,6 +437,11 @@ impl Shared {
 }
 
 impl State {
+    /// Whether an output is open and has a reader.
+    fn is_read(&self) -> bool {
+        (0..2).any(|output| self.open[output] && !self.hung_up[output])
+    }
+
     /// Bytes written to each output so far; `None` if unknown.
     fn written_bytes(&self) -> [Option<u64>; 2] {
         [0, 1].map(|output| {

@@ -4,8 +4,8 @@
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, Command, Stdio};
-use std::sync::Arc;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -135,6 +135,7 @@ pub(super) struct NativeChild(Arc<Running>);
 struct Running {
     streams: Arc<Streams>,
     process: OsProcess,
+    _starter: Starter,
 }
 
 impl NativeChild {
@@ -150,13 +151,14 @@ impl NativeChild {
         current_dir: Option<&Path>,
         confinement: Option<&Confinement>,
     ) -> io::Result<(Self, Option<ChildInput>)> {
-        let mut child = prepared(request, current_dir, confinement)?.spawn()?;
+        let (mut child, starter) = Starter::spawn(prepared(request, current_dir, confinement)?)?;
         let (stdin, stdout, stderr) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let is_open = [stdout.is_some(), stderr.is_some()];
         let running = Arc::new(Running {
             streams: Streams::new(is_open, request.output_bytes_max),
             process: OsProcess::new(child),
+            _starter: starter,
         });
         // Dropped on failure, which kills the program.
         let native = Self(Arc::clone(&running));
@@ -277,6 +279,33 @@ impl Running {
             Err(error) => self.streams.fail(error),
         }
         self.streams.cut_off_after(GRACE);
+    }
+}
+
+/// A thread that started a program and stays until this is dropped. The program ends with it, and so with this process,
+/// but not with the caller's thread, which may end before.
+struct Starter {
+    _until_dropped: mpsc::Sender<()>,
+}
+
+impl Starter {
+    /// # Errors
+    /// The host's error, if the program or the thread cannot be started.
+    fn spawn(mut command: Command) -> io::Result<(Child, Self)> {
+        let (until_dropped, dropped) = mpsc::channel::<()>();
+        let (started, child) = mpsc::channel();
+        thread::Builder::new().spawn(move || {
+            end_with_this_thread(&mut command);
+            let is_taken = started.send(command.spawn()).is_ok();
+            // It may hold copies of the program's descriptors.
+            drop(command);
+            if is_taken {
+                // Fails when the sender is gone.
+                let _ = dropped.recv();
+            }
+        })?;
+        let child = child.recv().map_err(io::Error::other)??;
+        Ok((child, Self { _until_dropped: until_dropped }))
     }
 }
 

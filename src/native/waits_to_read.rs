@@ -19,6 +19,17 @@ pub(super) fn waits_to_read(_leader: u32, _stdin: u64) -> bool {
     false
 }
 
+/// Whether process group `leader` has members, or descendants elsewhere, that have not ended. `false` if unknown.
+#[cfg(target_os = "linux")]
+pub(super) fn has_live_group(leader: u32) -> bool {
+    linux::processes(leader).is_some_and(|live| !live.is_empty())
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn has_live_group(_leader: u32) -> bool {
+    false
+}
+
 #[cfg(target_os = "linux")]
 mod linux {
     use std::collections::BTreeSet;
@@ -77,7 +88,7 @@ mod linux {
     }
 
     /// The live processes of group `leader` and their descendants.
-    fn processes(leader: u32) -> Option<Vec<PathBuf>> {
+    pub(super) fn processes(leader: u32) -> Option<Vec<PathBuf>> {
         let mut all = Vec::new();
         for process in disk::list(Path::new("/proc")).ok()? {
             let id = process.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());

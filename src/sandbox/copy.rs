@@ -78,6 +78,8 @@ crate::base::readable::readable!(CopyError);
 struct Place<'v> {
     vfs: &'v mut Overlay,
     path: String,
+    /// Whether it was named as a directory, with a slash at the end.
+    is_dir: bool,
     now_ns: u64,
     /// The directory mounted at [`HOST`], for the host's side.
     host: Option<&'v Path>,
@@ -87,7 +89,7 @@ impl Sandbox {
     /// The entries of the directory `path`, sorted by name; for a file, its own entry.
     ///
     /// # Errors
-    /// [`CopyError::Path`].
+    /// [`CopyError::Path`]: among others `ENOTDIR` for a file that is named with a slash at its end.
     pub fn list(&mut self, path: &str) -> Result<Vec<Listed>, CopyError> {
         let mut place = Place::of_session(self, path)?;
         let listed = place.list();
@@ -96,7 +98,8 @@ impl Sandbox {
 
     /// Copies the file or tree `from` of the session to `to` on the host: into `to` if that is a
     /// directory, else as `to`. Existing files are replaced, directories are merged, and no
-    /// symbolic link below `from` or `to` is followed. All or nothing is written.
+    /// symbolic link below `from` or `to` is followed. A path that ends in a slash is a directory. All or nothing is
+    /// written.
     ///
     /// # Errors
     /// [`CopyError`].
@@ -149,6 +152,8 @@ impl Sandbox {
         let mut target = Place::of_host(&mut vfs, &dir, &name);
         if name.is_empty() {
             target.enter(&source.path);
+        } else {
+            target.is_dir = names_dir(&to.to_string_lossy());
         }
         let copied = copy(&mut source, &mut target)?;
         apply(&mut vfs)?;
@@ -157,7 +162,7 @@ impl Sandbox {
 
     /// Copies the file or tree `from` of the host to `to` in the session: into `to` if that is a
     /// directory, else as `to`. Existing files are replaced, directories are merged, and no
-    /// symbolic link below `from` or `to` is followed.
+    /// symbolic link below `from` or `to` is followed. A path that ends in a slash is a directory.
     ///
     /// # Errors
     /// [`CopyError`]; then a part may be copied.
@@ -165,6 +170,7 @@ impl Sandbox {
         let (dir, name) = split(from)?;
         let mut vfs = mounted(&dir, true)?;
         let mut source = Place::of_host(&mut vfs, &dir, &name);
+        source.is_dir = names_dir(&from.to_string_lossy());
         let mut target = Place::of_session(self, to)?;
         let found = target.vfs.stat(target.vfs.host_base(), or_dot(&target.path), Follow::Yes);
         if found.is_ok_and(|found| found.file_type == FileType::Directory) {
@@ -202,12 +208,13 @@ impl<'v> Place<'v> {
         let now_ns = sandbox.machine_mut().now_ns();
         let parsed = VPath::parse(path).map(|parsed| parsed.as_str().to_owned());
         let fail = |errno| CopyError::Path { operation: "find", path: path.to_owned(), errno };
-        Ok(Self { path: parsed.map_err(fail)?, vfs: sandbox.files(), now_ns, host: None })
+        let (path, is_dir) = (parsed.map_err(fail)?, names_dir(path));
+        Ok(Self { path, is_dir, vfs: sandbox.files(), now_ns, host: None })
     }
 
     fn of_host(vfs: &'v mut Overlay, dir: &'v Path, name: &str) -> Self {
         let path = if name.is_empty() { HOST.to_owned() } else { format!("{HOST}/{name}") };
-        Self { vfs, path, now_ns: 0, host: Some(dir) }
+        Self { vfs, path, is_dir: false, now_ns: 0, host: Some(dir) }
     }
 
     fn failed(&self, operation: &'static str, path: &str) -> impl FnOnce(Errno) -> CopyError {
@@ -220,6 +227,7 @@ impl<'v> Place<'v> {
 
     /// Appends the last component of `path`, if it has one.
     fn enter(&mut self, path: &str) {
+        self.is_dir = false;
         if let Some(name) = path.rsplit('/').next().filter(|name| !name.is_empty()) {
             self.path = join(&self.path, name);
         }
@@ -236,7 +244,7 @@ impl<'v> Place<'v> {
     fn list(&mut self) -> Result<Vec<Listed>, Errno> {
         let itself = self.line(&self.path.clone())?;
         if itself.file_type != FileType::Directory {
-            return Ok(vec![itself]);
+            return if self.is_dir { Err(Errno::Notdir) } else { Ok(vec![itself]) };
         }
         let entries = self.entries(&self.path.clone())?;
         let line = |entry: &Entry| match self.line(&join(&self.path, &entry.name)) {
@@ -297,6 +305,12 @@ impl<'v> Place<'v> {
     }
 }
 
+/// Whether `path` can be only that of a directory.
+fn names_dir(path: &str) -> bool {
+    let path = path.strip_suffix('.').unwrap_or(path);
+    path.ends_with(std::path::is_separator)
+}
+
 fn or_dot(path: &str) -> &str {
     if path.is_empty() { "." } else { path }
 }
@@ -305,7 +319,23 @@ fn join(dir: &str, name: &str) -> String {
     if dir.is_empty() { name.to_owned() } else { format!("{dir}/{name}") }
 }
 
+/// # Errors
+/// `source` is not a directory, and one of the two is named as one.
+fn expect_dirs(source: &mut Place<'_>, target: &Place<'_>) -> Result<(), CopyError> {
+    let kind = source.kind(&source.path.clone()).map_err(source.failed("copy", &source.path))?;
+    let with_slash = |place: &Place<'_>| format!("{}/", place.path);
+    match kind {
+        None | Some(FileType::Directory) => Ok(()),
+        Some(_) if source.is_dir => Err(source.failed("copy", &with_slash(source))(Errno::Notdir)),
+        Some(_) if target.is_dir => {
+            Err(target.failed("create", &with_slash(target))(Errno::Notdir))
+        }
+        Some(_) => Ok(()),
+    }
+}
+
 fn copy(source: &mut Place<'_>, target: &mut Place<'_>) -> Result<Copied, CopyError> {
+    expect_dirs(source, target)?;
     let mut copied = Copied::default();
     // Paths relative to both places, the next one last.
     let mut left = vec![String::new()];

@@ -225,6 +225,18 @@ fn program_whose_reader_exits_ends_as_natively() {
     assert_eq!(std::fs::read_to_string(place.worktree.path().join("done")).unwrap(), "done\n");
 }
 
+/// Regression: it learned that at the third write after.
+#[test]
+fn first_write_after_the_reader_has_exited_raises_sigpipe() {
+    let place = Place::new();
+    let writer = "host-sh -c 'echo ready; sleep 1; echo more; echo made > survived'";
+    let script =
+        format!("{{ {writer}; echo $? > code; }} | {{ read -r line; echo $line; }}; cat code");
+    let (recorded, _) = place.replayed(&[], &["sh", "-c", &script], Stdio::null());
+    assert_eq!(stdout(&recorded), "ready\n141\n");
+    assert!(!place.worktree.path().join("survived").exists());
+}
+
 /// Regression: a replay ended the program as soon as its reader exited.
 #[test]
 fn replay_ends_a_program_that_ignores_sigpipe_with_the_run() {

@@ -129,18 +129,24 @@ fn detached_process_that_keeps_the_streams_does_not_block_the_script() {
 /// A detached process ends with the run, unless it has left the process group.
 #[test]
 fn detached_process_ends_with_the_run() {
-    let folder = tempfile::tempdir().unwrap();
-    let script = "nice sh -c 'sleep 1000 & echo $! > pid'; echo end";
-    let output = Command::shell(script).output(&mut machine(folder.path())).unwrap();
-    assert_eq!(output.stdout, b"end\n");
-    let pid = std::fs::read_to_string(folder.path().join("pid")).unwrap();
-    let pid = rustix::process::Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
-    let is_there = || {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        rustix::process::test_kill_process(pid).is_ok() && !stat.contains(") Z ")
-    };
-    while is_there() {
-        std::thread::sleep(Duration::from_millis(5));
+    for script in [
+        "nice sh -c 'sleep 1000 & echo $! > pid'; echo end",
+        // The pipe has no reader when the program ends.
+        #[cfg(target_os = "linux")]
+        "nice sh -c 'sleep 1000 & echo $! > pid; echo a; sleep 0.3' | { read -r a; echo end; }",
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let output = Command::shell(script).output(&mut machine(folder.path())).unwrap();
+        assert_eq!(output.stdout, b"end\n");
+        let pid = std::fs::read_to_string(folder.path().join("pid")).unwrap();
+        let pid = rustix::process::Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
+        let is_there = || {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            rustix::process::test_kill_process(pid).is_ok() && !stat.contains(") Z ")
+        };
+        while is_there() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 }
 

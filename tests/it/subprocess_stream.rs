@@ -122,6 +122,18 @@ mod host {
         assert_eq!(said, (answers, "bye\n".to_owned(), SubprocessStatus::Exited(4)));
     }
 
+    /// On Linux it ends with the thread of belljar that started it, which must not be the caller's.
+    #[test]
+    fn program_outlives_the_thread_that_called_spawn() {
+        let mut session = begin(Testbench::builder());
+        let child = std::thread::scope(|scope| {
+            let start = || sh(&mut session, "sleep 0.3; echo done").spawn().unwrap();
+            scope.spawn(start).join().unwrap()
+        });
+        let output = child.wait_with_output(&mut session).unwrap();
+        assert_eq!((output.stdout, output.status), (b"done\n".into(), SubprocessStatus::Exited(0)));
+    }
+
     #[test]
     fn other_piped_input_than_was_recorded_is_a_mismatch() {
         let folder = tempfile::tempdir().unwrap();

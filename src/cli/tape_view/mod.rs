@@ -20,6 +20,7 @@ use self::index::packed;
 use self::page::Page;
 use super::args::tape::ViewArgs;
 use super::exit::Usage;
+use super::planted_links::check_here;
 use super::replaceable::Written;
 use super::sink;
 use super::text::{count, printable};
@@ -29,7 +30,10 @@ use crate::base::disk::DiskError;
 pub fn run(args: &ViewArgs) -> Result<u8> {
     let to = Target::of(args);
     match &to {
-        Target::File(path) => Written::Page.check(path)?,
+        Target::File(path) => {
+            check_here("-o", path)?;
+            Written::Page.check(path)?;
+        }
         Target::Stdout if args.json => {
             let message = "--json: standard output has the page; name a file with -o".to_owned();
             return Err(Usage(message).into());

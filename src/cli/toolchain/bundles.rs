@@ -13,6 +13,7 @@ use crate::cli::exit::Usage;
 #[cfg(feature = "oci")]
 use crate::cli::install::oci::{self, Registry};
 use crate::cli::install::{self, bundle};
+use crate::cli::planted_links::check_here;
 use crate::cli::progress::Progress;
 use crate::cli::text::{count, printable};
 use crate::engine::Platform;
@@ -45,6 +46,7 @@ pub fn pack(
         Some(output) => output.to_owned(),
         None => file_name(toolchain.manifest())?,
     };
+    check_here("--output", &output)?;
     let all: u64 = files.values().map(|file| file.len_bytes).sum();
     let shown =
         Progress::start(format!("packing {name} ({})", ByteSize(all).display().iec()), quiet);

@@ -8,6 +8,7 @@ use anyhow::Result;
 use crate::base::{atomic_file, disk};
 use crate::cli::compile::engine_for_info;
 use crate::cli::exit::Usage;
+use crate::cli::planted_links::check_here;
 use crate::cli::text::{count, printable};
 use crate::engine::ModuleInfo;
 use crate::toolchain::{MANIFEST, names};
@@ -16,6 +17,7 @@ use crate::{Manifest, Module, ProgramEntry};
 /// Writes a manifest for the modules in `dir`.
 pub fn init(dir: &Path, name: Option<&str>) -> Result<u8> {
     let path = dir.join(MANIFEST);
+    check_here("DIR", &path)?;
     if disk::symlink_metadata(&path).is_ok() {
         return Err(
             Usage(format!("{} exists; change it, or remove it first", path.display())).into()

@@ -1,9 +1,12 @@
 //! For processes that represent a native program: waiting for the host, and what can be read and written
 //! without waiting.
 
+use std::sync::Weak;
+
 use super::{Fault, Guest};
 use crate::kernel::io::fd::{Description, OpenFile, OpenPipe};
 use crate::kernel::io::host_stdin::Watch;
+use crate::kernel::io::pipe::OnHangUp;
 use crate::kernel::io::stdio::Input;
 use crate::kernel::machine::clock::ClockId;
 use crate::kernel::process::Wait;
@@ -83,6 +86,14 @@ impl Guest {
             _ => Some((None, Some(self.fds.get(fd).ok()?.description))),
         };
         self.is_output(one) && self.is_output(other) && place(one) == place(other)
+    }
+
+    /// Has `call` called once the pipe `fd`, if it is one, has no reader any more.
+    pub fn on_hang_up(&mut self, fd: u32, call: &Weak<OnHangUp>) {
+        if let Ok(Description::PipeWriter(OpenPipe { pipe, .. })) = self.description(fd) {
+            let pipe = *pipe;
+            self.machine.run.pipes.on_hang_up(pipe, call);
+        }
     }
 
     /// Calls `then` once the run's standard input is readable, while the returned `Watch` lives. If that

@@ -1,7 +1,9 @@
 //! Pipes.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::io::Read;
+use std::sync::Weak;
 
 use crate::base::errno::Errno;
 use crate::kernel::pid::Pid;
@@ -32,11 +34,23 @@ pub enum End {
     Writer,
 }
 
-#[derive(Debug, Default)]
+/// Called when a pipe has no reader any more.
+pub type OnHangUp = dyn Fn() + Send + Sync;
+
+#[derive(Default)]
 struct Pipe {
     bytes: VecDeque<u8>,
     readers: Side,
     writers: Side,
+    on_hang_up: Vec<Weak<OnHangUp>>,
+}
+
+impl fmt::Debug for Pipe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Pipe");
+        shown.field("bytes", &self.bytes).field("readers", &self.readers);
+        shown.field("writers", &self.writers).finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -135,12 +149,31 @@ impl Pipes {
         }
     }
 
+    /// Has `call` called once the read end is closed, at once if it is; for what is outside of the machine, as it wakes
+    /// no process.
+    pub fn on_hang_up(&mut self, id: PipeId, call: &Weak<OnHangUp>) {
+        let pipe = self.pipe(id);
+        if pipe.readers.is_closed {
+            if let Some(call) = call.upgrade() {
+                call();
+            }
+            return;
+        }
+        // One pipe may have any number of writers, one after the other.
+        pipe.on_hang_up.retain(|other| other.strong_count() > 0);
+        pipe.on_hang_up.push(Weak::clone(call));
+    }
+
     /// Closes `end`; returns the processes that wait at the other end.
     pub fn close(&mut self, id: PipeId, end: End) -> Vec<Pid> {
         let pipe = self.pipe(id);
         pipe.side(end).is_closed = true;
         if pipe.readers.is_closed {
             pipe.bytes = VecDeque::new();
+            let calls = std::mem::take(&mut pipe.on_hang_up);
+            for call in calls.iter().filter_map(Weak::upgrade) {
+                call();
+            }
         }
         let other = match end {
             End::Reader => End::Writer,

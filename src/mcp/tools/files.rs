@@ -138,7 +138,7 @@ impl Tool for Write {
     const NAME: &'static str = "sandbox_write";
     const TITLE: &'static str = "Write a file";
     const DESCRIPTION: &'static str = "Writes a file of a sandbox, at most 4 MiB in one call; with `append` more than that in \
-        several. The host is not changed.";
+        several. If it fails, nothing is changed. The host never is.";
     const HINTS: Hints = Hints {
         is_read_only: false,
         is_destructive: true,
@@ -159,6 +159,8 @@ impl Tool for Write {
         let used = live.sandbox.files().upper_bytes().saturating_add(live.outputs.bytes());
         live.charge.set(used.saturating_add(bytes.len() as u64).saturating_add(1 << 20))?;
         let now = live.sandbox.now_ns();
+        // A replay does not repeat a call that reaches a limit.
+        let before = live.sandbox.fork()?;
         let written = write_file(live.sandbox.files(), &path, &bytes, self.append, now);
         let written = written.and_then(|total_bytes| {
             let files = live.sandbox.files();
@@ -169,6 +171,9 @@ impl Tool for Write {
             }
             Ok(total_bytes)
         });
+        if written.is_err() {
+            live.sandbox = before;
+        }
         settle(held);
         let total_bytes = written.map_err(|errno| failed("write", &path, errno))?;
         Ok(Written { path, total_bytes })

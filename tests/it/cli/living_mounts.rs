@@ -79,6 +79,58 @@ fn session_opens_after_the_directory_of_a_mount_point_was_removed_or_replaced() 
     }
 }
 
+/// Regression: a refresh took the file for the former state of the directory, and no apply was possible any more.
+#[test]
+fn file_in_the_place_of_a_mounts_directory_blocks_apply_only_while_it_is_there() {
+    let refreshes = [&["refresh", "box"][..], &["refresh", "--discard", "box"]];
+    for (had_dir, refresh) in [(false, refreshes[0]), (false, refreshes[1]), (true, refreshes[0])] {
+        let file = if had_dir { "x/was" } else { "a" };
+        let bench = with_tools(&[(file, "1\n")], "/worktree/x/m");
+        if had_dir {
+            std::fs::remove_dir_all(bench.at("x")).unwrap();
+        }
+        bench.write("x", "file\n");
+        bench.done(refresh);
+        assert!(bench.sh("echo k > x/k; echo other > o").status.success());
+        for _ in 0..2 {
+            let applied = bench.call(&["apply", "box"]);
+            assert!(stderr(&applied).contains("x appeared on the disk"), "{}", stderr(&applied));
+            let output = bench.call(&["refresh", "box"]);
+            assert_eq!(stdout(&output), "conflict x\n", "{}", stderr(&output));
+        }
+        bench.done(&["fork", "box", "--id", "other"]);
+        std::fs::remove_file(bench.at("x")).unwrap();
+        for id in ["box", "other"] {
+            bench.done(&["refresh", id]);
+            bench.done(&["apply", id]);
+            assert_eq!((bench.read("x/k"), bench.read("o")), ("k\n".into(), "other\n".into()));
+            assert_eq!(bench.done(&["diff", id]), "");
+            std::fs::remove_dir_all(bench.at("x")).unwrap();
+            std::fs::remove_file(bench.at("o")).unwrap();
+        }
+    }
+}
+
+/// As above: nothing conflicts if the file, or the dangling link, is gone before the session is refreshed again.
+#[test]
+#[cfg(unix)]
+fn name_that_was_in_the_place_of_a_mounts_directory_does_not_block_apply() {
+    for is_link in [false, true] {
+        let bench = with_tools(&[("a", "1\n")], "/worktree/x/m");
+        if is_link {
+            std::os::unix::fs::symlink("nowhere", bench.at("x")).unwrap();
+        } else {
+            bench.write("x", "file\n");
+        }
+        assert_eq!(bench.done(&["refresh", "box"]), "added x\n");
+        assert!(bench.sh("echo k > x/k; echo other > o").status.success());
+        std::fs::remove_file(bench.at("x")).unwrap();
+        assert_eq!(bench.done(&["refresh", "box"]), "");
+        bench.done(&["apply", "box"]);
+        assert_eq!((bench.read("x/k"), bench.read("o")), ("k\n".into(), "other\n".into()));
+    }
+}
+
 /// Regression: after a refresh, programs of the session read and wrote outside of its directories.
 #[test]
 #[cfg(unix)]

@@ -160,6 +160,54 @@ fn options_do_not_follow_links_out_of_the_worktree() {
     assert!(output.status.success(), "{}", stderr(&output));
 }
 
+/// Regression: only commands that run programs looked at links; `apply` wrote through one.
+#[test]
+fn other_commands_do_not_write_through_links_out_of_the_worktree() {
+    let folder = scratch();
+    let tree = folder.path().join("tree");
+    let victim = folder.path().join("victim");
+    std::fs::create_dir_all(tree.join("out")).unwrap();
+    std::fs::create_dir_all(&victim).unwrap();
+    let overwrite = guest_arg("overwrite");
+    let record = ["record", "-q", "--tape", "../t.tape", "--dir", "out::/lib", "--"];
+    let recorded = belljar(&tree).args(record).args([&overwrite, "write:/lib/pwned:x"]).output();
+    assert!(recorded.as_ref().unwrap().status.success(), "{}", stderr(&recorded.unwrap()));
+    std::fs::remove_dir(tree.join("out")).unwrap();
+    let output = run(&tree, &["-q", "--apply", &overwrite, "symlink:../victim:out"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    for args in [
+        &["apply", "../t.tape", "--dir", "out::/lib"][..],
+        &["apply", "../t.tape", "--worktree", "../tree/out", "--dir", "../tree::/lib"],
+        &["verify", "--json=out/v.json", "true"],
+        &["verify", "--cached", "--json=out/v.json", "true"],
+        &["tape", "view", "../t.tape", "-o", "out/page.html"],
+        #[cfg(unix)]
+        &["tape", "view", "out/../t.tape"],
+        &["man-pages", "out/man"],
+        &["toolchain", "init", "out"],
+        &["doctor", "--self-test", "--keep", "out/kept"],
+        #[cfg(all(unix, feature = "annotations"))]
+        &["annotate", "out/../t.tape", "--event", "1", "--author", "me"],
+        #[cfg(feature = "import")]
+        &["keys", "generate", "--no-password", "out/key"],
+        #[cfg(feature = "import")]
+        &["toolchain", "unpack", "none.belljar", "out/unpacked"],
+        #[cfg(feature = "mcp")]
+        &["mcp", "--tape", "out/calls.tape"],
+        #[cfg(feature = "mcp")]
+        &["mcp", "--http", "--token-file", "out/token"],
+    ] {
+        let output = belljar(&tree).args(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains("by a symbolic link"), "{args:?}: {}", stderr(&output));
+    }
+    assert_eq!(std::fs::read_dir(&victim).unwrap().count(), 0);
+    let dir = format!("{}::/lib", victim.display());
+    let output = belljar(&tree).args(["apply", "../t.tape", "--dir", &dir]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(std::fs::read(victim.join("pwned")).unwrap(), b"x");
+}
+
 #[test]
 fn unknown_command_may_be_a_program() {
     let folder = scratch();

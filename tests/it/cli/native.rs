@@ -153,3 +153,27 @@ fn native_program_of_a_run_is_ended_by_a_file_that_is_too_long() {
         assert_eq!(mask >> (SIGXFSZ - 1) & 1, 0, "{options:?}: {said}");
     }
 }
+
+/// Regression: it continued to run and to write.
+#[test]
+#[cfg(target_os = "linux")]
+fn recorded_native_program_ends_when_belljar_is_killed() {
+    use std::time::Duration;
+
+    let folder = project();
+    let pid = folder.path().join("src/pid");
+    let script = "echo $$ > new; mv new pid; exec sleep 1000";
+    let args = ["native", "--tape", "cc.jsonl", "--root", "src", "sh", "-c", script];
+    let mut belljar = belljar(folder.path()).args(args).spawn().unwrap();
+    while !pid.exists() {
+        assert!(belljar.try_wait().unwrap().is_none());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let pid = std::fs::read_to_string(pid).unwrap();
+    belljar.kill().unwrap();
+    belljar.wait().unwrap();
+    let command = format!("/proc/{}/cmdline", pid.trim());
+    while std::fs::read(&command).is_ok_and(|line| line.starts_with(b"sleep\0")) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -334,3 +334,73 @@ fn calls_after_forks_and_with_secrets_are_replayed() {
     // that is not there.
     assert_eq!((&report["calls"], &report["left_out"]), (&json!(11), &json!(7)), "{report}");
 }
+
+/// Regression: a call that reached the limit left the file empty, and new directories. As a replay leaves such calls out, later
+/// ones had other answers.
+#[test]
+fn a_write_that_fails_changes_nothing() {
+    let scene = Scene::new(&json!({ "limits": { "upper_bytes_max": 100_000 } }));
+    let mut wire = Wire::connected(&scene, &["--tape", "calls.tape"], &json!({}));
+    wire.call("sandbox_create", &json!({ "id": "box" }));
+    let write = |path: &str, text: &str| json!({ "sandbox": "box", "path": path, "text": text });
+    wire.call("sandbox_write", &write("mine", "precious\n"));
+    let long = "x".repeat(200_000);
+    for path in ["mine", "p/q/new"] {
+        assert_eq!(wire.refused("sandbox_write", &write(path, &long)).0, "limit", "{path}");
+    }
+    let mut appending = write("mine", &long);
+    appending["append"] = true.into();
+    assert_eq!(wire.refused("sandbox_write", &appending).0, "limit");
+    for path in ["x2/y/../../mine/q", "x2/y/../..", "x2/new/"] {
+        assert_eq!(wire.refused("sandbox_write", &write(path, "text")).0, "failed", "{path}");
+    }
+    let seen = json!({ "sandbox": "box", "command": "cat mine; ls" });
+    let seen = wire.call("sandbox_exec", &seen);
+    assert_eq!(seen["stdout"]["text"], "precious\nmine\n", "{seen}");
+    wire.call("sandbox_write", &write("p/q/new", "short"));
+    wire.call("sandbox_diff", &json!({ "sandbox": "box" }));
+    assert!(wire.leave().success());
+
+    // Left out are the three that reach the limit.
+    assert_eq!(replayed(&scene), (8, 3));
+}
+
+/// Regression: only a secret in an argument, an answer or a request was known, so that a replay failed without the content of
+/// a file that the tape withholds.
+#[test]
+fn calls_after_a_file_with_a_secret_was_read_are_not_compared() {
+    const TOKEN: &str = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
+    let scene = Scene::new(&json!({}));
+    scene.write("project/.env", &format!("one={TOKEN}\n"));
+    let mut wire = Wire::connected(&scene, &["--tape", "calls.tape"], &json!({}));
+    let create = |id: &str| json!({ "id": id, "folders": [{ "folder": "project" }] });
+    let fork = |id: &str, of: &str| json!({ "sandbox": of, "id": id });
+    let exec = |id: &str, command: &str| json!({ "sandbox": id, "command": command });
+    wire.call("sandbox_create", &create("box"));
+    wire.call("sandbox_create", &create("other"));
+    wire.call("sandbox_fork", &fork("early", "box"));
+    wire.call("sandbox_exec", &exec("box", "cat a.txt; ls -a"));
+    let found = wire.call("sandbox_exec", &exec("box", "grep -rc one ."));
+    assert!(found["stdout"]["text"].as_str().unwrap().contains(".env:1"), "{found}");
+    wire.call("sandbox_exec", &exec("box", "cat a.txt"));
+    // Its directories are those of `box`, and were read already.
+    wire.call("sandbox_exec", &exec("early", "cat .env | wc -c"));
+    wire.call("sandbox_exec", &exec("other", "cat a.txt"));
+    // A fork is the first to read it.
+    wire.call("sandbox_fork", &fork("late", "other"));
+    wire.call("sandbox_exec", &exec("late", "cat .env | wc -c"));
+    wire.call("sandbox_exec", &exec("other", "cat .env | wc -c"));
+    assert!(wire.leave().success());
+    assert!(!scene.read("calls.tape").contains(TOKEN));
+
+    std::fs::remove_dir_all(scene.path("project")).unwrap();
+    assert_eq!(replayed(&scene), (6, 5));
+}
+
+/// How many calls of `calls.tape` got the same answers in a replay, and how many were left out.
+fn replayed(scene: &Scene) -> (u64, u64) {
+    let replayed = scene.belljar().args(["replay", "--json", "calls.tape"]).output().unwrap();
+    assert!(replayed.status.success(), "{}{}", stdout(&replayed), stderr(&replayed));
+    let report: Value = serde_json::from_str(&stdout(&replayed)).unwrap();
+    (report["calls"].as_u64().unwrap(), report["left_out"].as_u64().unwrap())
+}

@@ -81,6 +81,42 @@ fn copy_names_missing_paths() {
     names(sandbox.list("/tmp/nothing").unwrap_err(), "/tmp/nothing");
 }
 
+/// Regression: the slash was ignored, so that a file took the name of a directory which was not there.
+#[test]
+fn a_path_that_ends_in_a_slash_is_a_directory_or_an_error() {
+    let host = tempfile::tempdir().unwrap();
+    let at = |path: &str| std::path::PathBuf::from(format!("{}/{path}", host.path().display()));
+    fs::write(at("file"), "of the host").unwrap();
+    fs::create_dir_all(at("tree/sub")).unwrap();
+    let mut sandbox = new();
+    sh(&mut sandbox, "cd /tmp; echo x > file; mkdir tree");
+    let before = tree(host.path());
+    let refused = |copied: Result<Copied, CopyError>, path: &str| {
+        let error = copied.unwrap_err().to_string();
+        assert!(error.contains(path) && error.contains("Not a directory"), "{path}: {error}");
+    };
+    for to in ["new/", "new/."] {
+        refused(sandbox.copy_out("/tmp/file", &at(to)), "new/");
+        refused(sandbox.copy_in(&at("file"), &format!("/tmp/{to}")), "/tmp/new/");
+    }
+    refused(sandbox.copy_in(&at("file"), "/tmp/file/"), "/tmp/file/");
+    assert!(sandbox.copy_out("/tmp/file", &at("file/")).is_err());
+    for from in ["file/", "file/."] {
+        refused(sandbox.copy_out(&format!("/tmp/{from}"), &at("other")), "/tmp/file/");
+        refused(sandbox.copy_in(&at(from), "/tmp/other"), "file/");
+    }
+    assert!(sandbox.list("/tmp/file/").unwrap_err().to_string().contains("Not a directory"));
+    assert_eq!(tree(host.path()), before);
+    assert_eq!(sh(&mut sandbox, "cd /tmp; ls; cat file"), "file\ntree\nx\n");
+
+    sandbox.copy_in(&at("tree/"), "/tmp/new/").unwrap();
+    sandbox.copy_in(&at("file"), "/tmp/new/").unwrap();
+    assert_eq!(sh(&mut sandbox, "ls /tmp/new"), "file\nsub\n");
+    sandbox.copy_out("/tmp/new/", &at("made/")).unwrap();
+    sandbox.copy_out("/tmp/file", &at("made/sub/")).unwrap();
+    assert_eq!(fs::read(at("made/sub/file")).unwrap(), b"x\n");
+}
+
 /// A link in a session could lead to files of the host, and a link on the host to files of other
 /// users.
 #[cfg(unix)]

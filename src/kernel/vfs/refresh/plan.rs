@@ -256,7 +256,7 @@ impl RefreshPlan {
                 let now = self.now(&parent)?.filter(|now| now.file_type == FileType::Directory);
                 if let Some(now) = now {
                     self.pin_now(&parent, now);
-                } else {
+                } else if !self.was_file(&parent) {
                     // Gone: part of a conflict. Or it never was: a new directory.
                     self.pin_old(&parent);
                     self.frozen.insert(parent.clone());
@@ -278,6 +278,13 @@ impl RefreshPlan {
             }
         }
         Ok(())
+    }
+
+    /// Whether the disk had something else than a directory at `path`. Above a kept name, that is a file that a
+    /// directory with a mount hides: for the session, the directory is new.
+    fn was_file(&self, path: &VPath) -> bool {
+        let before = self.baseline.pinned_stat(path);
+        before.is_some_and(|before| before.file_type != FileType::Directory)
     }
 
     /// The entries of the directory `dir` that are pinned as existing.
