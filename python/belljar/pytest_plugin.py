@@ -239,8 +239,8 @@ class Tape:
             raise Error(f"run({args!r}): give a list of the program and its arguments")
         words = [os.fspath(arg) for arg in args]
         code, stdout, stderr, timed_out = self.call(words, as_bytes(input or b""), cwd, env, timeout)
-        out: Any = stdout.decode() if text else stdout
-        err: Any = stderr.decode() if text else stderr
+        out: Any = _text(stdout) if text else stdout
+        err: Any = _text(stderr) if text else stderr
         if timed_out:
             raise subprocess.TimeoutExpired(words, timeout or 0.0, out, err)
         done = subprocess.CompletedProcess(words, code, out, err)
@@ -379,6 +379,11 @@ class Tape:
         session, self._session, self._done = self._session, None, True
         if session is not None:
             session.discard()
+
+
+def _text(output: bytes) -> str:
+    """As `subprocess` decodes output, with one newline for all kinds of these."""
+    return output.decode().replace("\r\n", "\n").replace("\r", "\n")
 
 
 def readable(mismatch: TapeMismatch) -> TapeMismatch:

@@ -20,7 +20,7 @@ def test_run_takes_files_and_returns_those_that_were_written() -> None:
 
 
 def test_run_of_a_worktree_writes_only_when_asked(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("1\n")
+    (tmp_path / "a").write_bytes(b"1\n")
     done = belljar.run("sh", ["-c", "cat a; echo 2 > a"], worktree=tmp_path)
     assert (done.text, done.files) == ("1\n", {"a": b"2\n"})
     assert (tmp_path / "a").read_text() == "1\n"

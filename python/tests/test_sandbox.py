@@ -56,7 +56,7 @@ def test_fork_is_independent() -> None:
 
 
 def test_changes_are_shown_and_written_when_asked(tmp_path: Path) -> None:
-    (tmp_path / "kept.txt").write_text("a\n")
+    (tmp_path / "kept.txt").write_bytes(b"a\n")
     (tmp_path / "gone.txt").write_text("b\n")
     with Sandbox(worktree=tmp_path) as box:
         box.sh("echo c >> kept.txt; rm gone.txt; mkdir d; echo new > d/new.txt; chmod +x d/new.txt", check=True)

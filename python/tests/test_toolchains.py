@@ -18,10 +18,10 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 def notes(tmp_path: Path, guests: Path) -> Path:
     """The folder of the toolchain `notes`."""
     folder = tmp_path / "notes"
-    shutil.copytree(REPOSITORY / "toolchains" / "notes", folder)
+    shutil.copytree(REPOSITORY / "toolchains" / "notes", folder, copy_function=shutil.copyfile)
     (folder / "wasm").mkdir()
     for name in ("cat.wasm", "env.wasm"):
-        shutil.copy(guests / name, folder / "wasm" / name)
+        shutil.copyfile(guests / name, folder / "wasm" / name)
     return folder
 
 

@@ -82,9 +82,9 @@ pub fn clock(args: &TimeArgs) -> Result<ClockConfig> {
 /// the Unix epoch.
 const FIXED_NS: u64 = 946_684_800_000_000_000;
 
-/// The times that files below show: those of `default`, if `args` do not say.
-pub fn mtimes(args: &TimeArgs, default: MtimesArg) -> Result<Mtimes> {
-    Ok(match args.mtimes.unwrap_or(default) {
+/// The times that files below show.
+pub fn mtimes(args: &TimeArgs) -> Result<Mtimes> {
+    Ok(match args.mtimes {
         MtimesArg::Host => Mtimes::Host,
         MtimesArg::Content => Mtimes::Content,
         MtimesArg::Fixed => Mtimes::Fixed(match clock(args)? {

@@ -184,7 +184,7 @@ pub fn machine(
         .clock(clock(&args.time)?)
         .programs(programs)
         .host(host);
-    builder = builder.mtimes(mtimes(&args.time, args.results.default_mtimes())?);
+    builder = builder.mtimes(mtimes(&args.time)?);
     if let Some(recording) = recording {
         builder = builder.tape(recording.recorder());
     }

@@ -57,8 +57,7 @@ pub fn run(args: &VerifyArgs) -> Result<u8> {
         let report = compared(&first, &tape)?;
         records = report.recorded_records;
         if !report.is_faithful() {
-            let follows_times = run.time.mtimes.unwrap_or(run.results.default_mtimes())
-                == MtimesArg::Host
+            let follows_times = run.time.mtimes == MtimesArg::Host
                 && follows_times(run, number, &stdin, scratch.path())?;
             let (mut ran, on_tape) = (StartedNatives::on(&first)?, StartedNatives::on(&tape)?);
             if ran.is_empty() {
@@ -143,7 +142,7 @@ fn follows_times(run: &RunArgs, number: u32, stdin: &OsString, scratch: &Path) -
         let tapes =
             [0, 1].map(|number| scratch.join(format!("{} {number}.tape", value_name(&mtimes))));
         let mut run = run.clone();
-        run.time.mtimes = Some(mtimes);
+        run.time.mtimes = mtimes;
         perform(&run, stdin, &tapes[0], &[])?;
         let home = scratch.join(format!("other folder {}", value_name(&mtimes)));
         let again = Repetition::prepare(&run, number, home, &Seen::on(&tapes[0])?)?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
-use super::image::NativeImage;
+use super::image::{NativeImage, NotStarted};
 use super::profile::Confinement;
 use super::runner::prepared;
 use super::streams::lock;
@@ -98,7 +98,7 @@ impl NativeChildren {
     ///
     /// # Errors
     /// Why it cannot be started, and what to do.
-    pub(super) fn command(&self, program: &str, guest: &Guest) -> Result<Command, String> {
+    pub(super) fn command(&self, program: &str, guest: &Guest) -> Result<Command, NotStarted> {
         let root = self.root(guest)?;
         let confinement = self.confinement(&root).map_err(|error| chain(&error))?;
         let dir = host_dir(guest, &root)?;
@@ -117,8 +117,7 @@ impl NativeChildren {
             if guest.is_output(fd) { SubprocessStdio::Piped } else { SubprocessStdio::Null }
         };
         request.stdout(stdio(1)).stderr(stdio(2));
-        let command = prepared(&request, Some(&dir), confinement.as_deref());
-        let command = command.map_err(|error| error.to_string())?;
+        let command = prepared(&request, Some(&dir), confinement.as_deref())?;
         lock(&self.started).push(program.to_owned());
         Ok(command)
     }
@@ -135,22 +134,23 @@ impl NativeChildren {
     }
 
     /// The host directory that `guest` sees as its worktree, at its path now.
-    fn root(&self, guest: &Guest) -> Result<PathBuf, String> {
+    fn root(&self, guest: &Guest) -> Result<PathBuf, NotStarted> {
         let at = guest.machine().worktree().unwrap_or(WORKTREE);
         let mounts = guest.machine().vfs().mounts();
         let host = mounts.iter().find(|mount| mount.path() == at).and_then(Mount::host);
         let Some(host) = host else {
             // The worktree is not a writable directory of the host.
             let root = disk::canonical(&Path::new(".").join(&self.worktree));
-            return root.map_err(|error| chain(&error));
+            return Ok(root.map_err(|error| chain(&error))?);
         };
-        host.path_now().ok_or_else(|| {
+        let gone = || {
             format!(
                 "it runs on the disk, and the run's directory is no longer at {}; move it back, or \
                  start the run again",
                 host.path().display()
             )
-        })
+        };
+        Ok(host.path_now()?.ok_or_else(gone)?)
     }
 }
 

@@ -1,6 +1,7 @@
 //! A native program as a process of a machine.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -170,10 +171,24 @@ impl TapedChildren {
     }
 }
 
-struct NotStarted {
-    message: String,
-    /// The host has no process or memory left.
-    exhausted: bool,
+/// Why a program was not started.
+pub(super) struct NotStarted {
+    pub(super) message: String,
+    /// The host has no process, descriptor or memory left.
+    pub(super) exhausted: bool,
+}
+
+impl From<String> for NotStarted {
+    /// A reason that stays.
+    fn from(message: String) -> Self {
+        Self { message, exhausted: false }
+    }
+}
+
+impl From<io::Error> for NotStarted {
+    fn from(error: io::Error) -> Self {
+        Self { message: error.to_string(), exhausted: is_exhausted(&error) }
+    }
 }
 
 /// The program of a process.
@@ -223,20 +238,15 @@ impl Child {
         guest: &mut Guest,
         connected: Connected,
     ) -> Result<Self, NotStarted> {
-        let for_good = |message| NotStarted { message, exhausted: false };
         match &image.runs {
             Runs::Live(children) => {
-                let command = children.command(&image.program, guest).map_err(for_good)?;
+                let command = children.command(&image.program, guest)?;
                 let (bell, pid) = (guest.bell(), Arc::new(AtomicU32::new(guest.pid().0)));
                 let ring = {
                     let (bell, pid) = (bell.clone(), Arc::clone(&pid));
                     move || bell.ring(Pid(pid.load(Ordering::SeqCst)))
                 };
-                let child = PolledChild::spawn(command, connected, ring);
-                let child = child.map_err(|error| NotStarted {
-                    message: error.to_string(),
-                    exhausted: is_exhausted(&error),
-                })?;
+                let child = PolledChild::spawn(command, connected, ring)?;
                 bell.attend(guest.pid(), Box::new(child.is_idle()));
                 let charges_time = children.charges_time();
                 let hang_ups = [1, 2].map(|fd| Arc::new(child.on_hang_up(fd)) as Arc<OnHangUp>);
@@ -244,11 +254,11 @@ impl Child {
                 live.follow_readers(guest);
                 Ok(Self::Live(live))
             }
-            Runs::Left(_) => Err(for_good("it has ended".to_owned())),
+            Runs::Left(_) => Err("it has ended".to_owned().into()),
             Runs::Taped(children) => {
                 let is_failure = |event: &NativeEvent| matches!(event, NativeEvent::Failed { .. });
                 match children.next_if(guest.pid(), is_failure) {
-                    Some(NativeEvent::Failed { message }) => Err(for_good(message)),
+                    Some(NativeEvent::Failed { message }) => Err(message.into()),
                     _ => Ok(Self::Taped(Arc::clone(children))),
                 }
             }

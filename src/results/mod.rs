@@ -26,6 +26,7 @@
 
 mod action;
 mod cache;
+mod lookup;
 #[cfg(feature = "remote")]
 mod remote;
 mod secrets;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{FalseyValueParser, OsStringValueParser, TypedValueParser};
+use clap::builder::{ArgPredicate, FalseyValueParser, OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
 #[cfg(feature = "remote")]
@@ -90,18 +90,6 @@ pub struct ResultArgs {
     pub remote: RemoteArgs,
 }
 
-impl ResultArgs {
-    /// The times that files show if nothing else is said: other machines have other times on their disks.
-    #[cfg_attr(not(feature = "remote"), expect(clippy::unused_self, reason = "there is no server"))]
-    pub fn default_mtimes(&self) -> MtimesArg {
-        #[cfg(feature = "remote")]
-        if self.remote.remote_cache.is_some() {
-            return MtimesArg::Content;
-        }
-        MtimesArg::Host
-    }
-}
-
 /// Results that are shared with others.
 #[cfg(feature = "remote")]
 #[derive(Args, Clone, Debug)]
@@ -151,9 +139,15 @@ pub struct TimeArgs {
     #[arg(long, value_name = "WHEN", value_parser = instant, help_heading = "Time and chance")]
     pub start_at: Option<u64>,
 
-    /// The times that files show until the program changes them [default: host, or content with --remote-cache]
-    #[arg(long, value_name = "WHICH", help_heading = "Time and chance")]
-    pub mtimes: Option<MtimesArg>,
+    /// The times that files show until the program changes them; with --remote-cache, `content` is the default
+    #[arg(
+        long,
+        value_name = "WHICH",
+        default_value = "host",
+        default_value_if("remote_cache", ArgPredicate::IsPresent, "content"),
+        help_heading = "Time and chance"
+    )]
+    pub mtimes: MtimesArg,
 
     /// The seed of the program's random numbers
     #[arg(long, value_name = "N", default_value = "0", value_parser = seed, help_heading = "Time and chance")]

@@ -145,9 +145,7 @@ impl TimeArgs {
             let start = jiff::Timestamp::from_nanosecond(start_ns.into()).context("--start-at")?;
             words.add("--start-at", start.to_string());
         }
-        if let Some(mtimes) = mtimes {
-            words.add("--mtimes", value_name(mtimes));
-        }
+        words.add("--mtimes", value_name(mtimes));
         words.number("--seed", *seed);
         Ok(())
     }

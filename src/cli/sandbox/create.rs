@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use super::{KeptPolicy, PROJECT_TOOLCHAINS, TOOLCHAIN, before_opening_folders, home, say_id};
 use crate::WORKTREE;
 use crate::base::disk;
-use crate::cli::args::groups::{MountArgs, MtimesArg};
+use crate::cli::args::groups::MountArgs;
 use crate::cli::args::sandbox::CreateArgs;
 use crate::cli::args::values::mount_point;
 use crate::cli::exit::Usage;
@@ -46,7 +46,7 @@ pub fn run(args: &CreateArgs) -> Result<u8> {
         network_policy: options::network_policy(&args.rules)?,
         limits: options::limits(&args.limits),
         clock: options::clock(&args.time)?,
-        mtimes: options::mtimes(&args.time, MtimesArg::Host)?,
+        mtimes: options::mtimes(&args.time)?,
         seed: args.time.seed,
         env: environment(&args.env)?,
         metadata,

@@ -22,8 +22,8 @@ use super::shared::Shared;
 use super::trace::{Answer, Trace};
 use crate::base::digest::Digest;
 
-/// Largest trace that is fetched or uploaded, in bytes.
-pub const REMOTE_TRACE_BYTES_MAX: u64 = 256 << 20;
+/// Largest trace that is fetched or uploaded, in bytes. In memory, one that is made up can take up to 24 times as much.
+pub const REMOTE_TRACE_BYTES_MAX: u64 = 64 << 20;
 
 /// Bytes of fetched traces that are remembered, so that they are not fetched twice.
 const REMEMBERED_BYTES_MAX: u64 = 128 << 20;

@@ -129,6 +129,9 @@ fn longer(one: Option<Vec<Answer>>, other: Vec<Answer>) -> Option<Vec<Answer>> {
 fn put(tree: &Tree, module: Digest, place: Place, trace: &Trace) -> Option<bool> {
     let bytes = trace.to_bytes();
     let len = bytes.len() as u64;
+    if len > REMOTE_TRACE_BYTES_MAX {
+        return None;
+    }
     tree.ask(|server| server.add(place, bytes, TRACES_MAX))?;
     tree.remember(place, Arc::from([trace.clone()]), len);
     if !tree.knows(module) {

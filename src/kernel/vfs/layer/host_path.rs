@@ -1,5 +1,6 @@
 //! The present path of an open directory of the host.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use cap_std::fs::Dir;
@@ -7,17 +8,25 @@ use cap_std::fs::Dir;
 use super::host_dir::HostDir;
 #[cfg(target_os = "linux")]
 use crate::base::disk;
+use crate::base::exhausted::is_exhausted;
 
 impl HostDir {
     /// The present canonical path of this directory, which may have been moved since it was opened; `None` if
     /// the system does not know it.
-    pub(crate) fn path_now(&self) -> Option<PathBuf> {
-        let id = self.id().ok()?;
-        let found = |path: &Path| {
-            let there = Self::open(path).ok()?;
-            (there.id().ok()? == id).then(|| there.path().to_owned())
+    ///
+    /// # Errors
+    /// The host is exhausted: nothing can be said.
+    pub(crate) fn path_now(&self) -> io::Result<Option<PathBuf>> {
+        let id = self.id()?;
+        let found = |path: &Path| match Self::open(path) {
+            Ok(there) => Ok((there.id()? == id).then(|| there.path().to_owned())),
+            Err(error) if is_exhausted(&error) => Err(error),
+            Err(_) => Ok(None),
         };
-        found(self.path()).or_else(|| found(&path_of(self.dir())?))
+        match found(self.path())? {
+            Some(path) => Ok(Some(path)),
+            None => path_of(self.dir()).map_or(Ok(None), |path| found(&path)),
+        }
     }
 }
 

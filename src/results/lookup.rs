@@ -1,0 +1,53 @@
+//! Where a process finds its traces: in the cache of this machine, then in one that it shares with others.
+
+use super::action::Action;
+use super::statistics::Results;
+use super::trace::{Answer, Trace};
+use crate::base::digest::Digest;
+
+impl Results {
+    /// The trace by which a process of `action`, whose module has the digest `module`, goes on after it got `answers`: the
+    /// first one, if it got none.
+    ///
+    /// One that only the shared cache has is kept here from then on.
+    pub fn trace_after(&self, module: Digest, action: Action, answers: &[Answer]) -> Option<Trace> {
+        let place = if answers.is_empty() { action.start() } else { action.after(answers) };
+        let cache = self.cache();
+        let known = cache.traces(place).map_err(|error| self.note_error(error)).ok()?;
+        let here = known.iter().find_map(|info| {
+            let is_of_action = |trace: &Trace| trace.action == action.digest();
+            let trace = cache.read(info).filter(is_of_action)?;
+            cache.note_use(info);
+            Some(trace)
+        });
+        if here.is_some() {
+            return here;
+        }
+        let trace = self.shared()?.find(action, answers)?;
+        self.note_fetched();
+        // Without it, it is fetched again.
+        let _ = cache.store(module, place, &trace).map_err(|error| self.note_error(error));
+        Some(trace)
+    }
+
+    /// Whether a process of the module with the digest `module` has had a trace, so that the module need not be loaded
+    /// before its code has to run.
+    pub fn knows(&self, module: Digest) -> bool {
+        self.cache().knows(module) || self.shared().is_some_and(|shared| shared.knows(module))
+    }
+
+    /// Adds `trace`, of a process of the module with the digest `module` that got other answers than those of known traces
+    /// from `answers` on.
+    pub fn add(&self, module: Digest, action: Action, answers: &[Answer], trace: &Trace) {
+        let place = if answers.is_empty() { action.start() } else { action.after(answers) };
+        if let Err(error) = self.cache().store(module, place, trace) {
+            self.note_error(error);
+        }
+        // A trace with secrets is kept here alone. What was sealed with the key of this user is not known to others.
+        if let Some(shared) =
+            self.shared().filter(|_| !trace.is_sealed() && !self.has_secrets(trace))
+        {
+            shared.add(module, trace);
+        }
+    }
+}
