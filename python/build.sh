@@ -43,8 +43,8 @@ wheel() {
     rm -rf "$scripts" python/LICENSE-APACHE python/LICENSE-MIT
 }
 
-# A C compiler and linker for the target $1, which zig calls $2: the same for the command and for the wheel, so that their
-# libraries are built once.
+# A C compiler and linker for the target $1, which zig calls $2, with the option $3: the same for the command and for the wheel,
+# so that their libraries are built once.
 zig_for() {
     cat >"$tools/$1-cc" <<EOF
 #!/bin/bash
@@ -59,7 +59,7 @@ for argument; do
     *) arguments+=("\$argument") ;;
     esac
 done
-exec cargo-zigbuild zig cc -- -target $2 "\${arguments[@]}"
+exec cargo-zigbuild zig cc -- -target $2 $3 "\${arguments[@]}"
 EOF
     printf '#!/bin/sh\nexec cargo-zigbuild zig ar -- "$@"\n' >"$tools/zig-ar"
     chmod +x "$tools/$1-cc" "$tools/zig-ar"
@@ -76,15 +76,16 @@ if [ $# -gt 0 ]; then
     fetch ziglang==0.17.1
     fetch cargo-zigbuild==0.24.1
     for target in "$@"; do
-        platform=() name=belljar
+        platform=() name=belljar option=
         case $target in
         *-linux-gnu) zig=${target/-unknown/}.2.28 platform=(--compatibility manylinux_2_28) ;;
         *-windows-gnu) zig=${target/-pc/} name=belljar.exe ;;
-        *-apple-darwin) zig=${target/-apple-darwin/-macos} ;;
+        # There is no SDK of Apple's here.
+        *-apple-darwin) zig=${target/-apple-darwin/-macos} option=-F$PWD/python/frameworks ;;
         *) echo "no target $target: see the head of this file" >&2 && exit 2 ;;
         esac
         rustup target add "$target" >&2
-        zig_for "$target" "$zig"
+        zig_for "$target" "$zig" "$option"
         cargo build --quiet --profile "$profile" --bin belljar --target "$target" >&2
         wheel "${CARGO_TARGET_DIR:-target}/$target/$folder/$name" "$profile" --target "$target" \
             ${platform[@]+"${platform[@]}"}

@@ -84,7 +84,10 @@ mod with_server {
                     count(fetched as usize, "trace"),
                     count(statistics.uploaded as usize, "trace"),
                 );
-                note!("belljar: {fetched} fetched from the remote cache, {uploaded} uploaded");
+                note!(
+                    "belljar: {fetched} fetched from the remote cache, {uploaded} uploaded, {} lost",
+                    statistics.lost
+                );
             }
             let (uploaded, lost, error) = (statistics.uploaded, statistics.lost, statistics.error);
             Some(RemoteReport { fetched, uploaded, lost, error })

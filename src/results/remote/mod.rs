@@ -22,8 +22,12 @@ use super::shared::Shared;
 use super::trace::{Answer, Trace};
 use crate::base::digest::Digest;
 
-/// Largest trace that is fetched or uploaded, in bytes. In memory, one that is made up can take up to 24 times as much.
-pub const REMOTE_TRACE_BYTES_MAX: u64 = 64 << 20;
+/// Most bytes of a trace that is fetched or uploaded, and of all those that are fetched from one place. In memory, one
+/// that is made up can take up to 24 times as much.
+pub const REMOTE_TRACE_BYTES_MAX: u64 = 32 << 20;
+
+/// Most traces in one place: more than one are there only if they were stored at the same time.
+const TRACES_MAX: usize = 4;
 
 /// Bytes of fetched traces that are remembered, so that they are not fetched twice.
 const REMEMBERED_BYTES_MAX: u64 = 128 << 20;

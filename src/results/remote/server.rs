@@ -21,7 +21,7 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic::{Code, Request, Status};
 
 use super::keys::{Blob, Key, digest_of, result_of};
-use super::{REMOTE_TRACE_BYTES_MAX, RemoteConfig, RemoteError};
+use super::{REMOTE_TRACE_BYTES_MAX, RemoteConfig, RemoteError, TRACES_MAX};
 use crate::base::digest::Digest;
 use crate::base::{ambient, disk};
 use crate::results::action::Place;
@@ -37,9 +37,6 @@ const BYTES_IN_TIME: u64 = 4 << 20;
 
 /// Largest file of certificates.
 const CERTIFICATES_BYTES_MAX: u64 = 16 << 20;
-
-/// Most files of an action result that are looked at.
-const FILES_MAX: usize = 16;
 
 type Transport = InterceptedService<Channel, Headers>;
 type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -184,7 +181,8 @@ impl Server {
         request: impl Future<Output = Result<T, Status>> + Send + 'static,
     ) -> Result<Option<T>, RemoteError> {
         let (sender, answer) = mpsc::channel();
-        let timeout = self.timeout * (1 + u32::try_from(bytes / BYTES_IN_TIME).unwrap_or(u32::MAX));
+        let times = u32::try_from(1 + bytes / BYTES_IN_TIME).unwrap_or(u32::MAX);
+        let timeout = self.timeout.saturating_mul(times);
         let job = Box::pin(async move {
             // Nobody may wait any more.
             let _ = sender.send(tokio::time::timeout(timeout, request).await);
@@ -257,16 +255,26 @@ impl Server {
     pub fn traces(&self, place: Place) -> Result<Vec<Vec<u8>>, RemoteError> {
         let Some(result) = self.result(&Key::of_place(place))? else { return Ok(Vec::new()) };
         let mut traces = Vec::new();
+        let mut bytes_left = REMOTE_TRACE_BYTES_MAX;
         for digest in self.digests(result)? {
+            match bytes_left.checked_sub(u64::try_from(digest.size_bytes).unwrap_or(u64::MAX)) {
+                Some(left) => bytes_left = left,
+                None => break,
+            }
             traces.extend(self.read(&digest)?);
         }
         Ok(traces)
     }
 
-    /// The files of `result`.
+    /// The first files of `result`, each once.
     fn digests(&self, result: api::ActionResult) -> Result<Vec<api::Digest>, RemoteError> {
-        let files = result.output_files.into_iter().take(FILES_MAX);
-        let digests: Vec<_> = files.filter_map(|file| file.digest).collect();
+        let files = result.output_files.into_iter().take(TRACES_MAX);
+        let mut digests: Vec<api::Digest> = Vec::new();
+        for digest in files.filter_map(|file| file.digest) {
+            if !digests.contains(&digest) {
+                digests.push(digest);
+            }
+        }
         let is_right = |digest: &api::Digest| {
             digest.hash.len() == 64
                 && digest.hash.bytes().all(|byte| byte.is_ascii_hexdigit())
@@ -355,8 +363,8 @@ impl Server {
         if self.instance.is_empty() { rest.to_owned() } else { format!("{}/{rest}", self.instance) }
     }
 
-    /// Adds the trace with `bytes` to those at `place`, of which at most `traces_max` are kept.
-    pub fn add(&self, place: Place, bytes: Vec<u8>, traces_max: usize) -> Result<(), RemoteError> {
+    /// Adds the trace with `bytes` to those at `place`.
+    pub fn add(&self, place: Place, bytes: Vec<u8>) -> Result<(), RemoteError> {
         let key = Key::of_place(place);
         let trace = Blob::new(bytes);
         let mut traces = vec![trace.digest.clone()];
@@ -366,7 +374,7 @@ impl Server {
             let lost = self.missing(others.clone())?;
             let is_kept = |digest: &api::Digest| *digest != trace.digest && !lost.contains(digest);
             traces.extend(others.into_iter().filter(is_kept));
-            traces.truncate(traces_max);
+            traces.truncate(TRACES_MAX);
         }
         self.put(key, vec![trace], result_of(&traces))
     }

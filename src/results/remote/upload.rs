@@ -14,9 +14,6 @@ use crate::base::digest::Digest;
 /// Most bytes of traces that wait to be uploaded.
 const WAITING_BYTES_MAX: u64 = 256 << 20;
 
-/// Most traces in one place: more than one are there only if they were stored at the same time.
-const TRACES_MAX: usize = 4;
-
 /// A queue of traces, and the thread that uploads them.
 pub(super) struct Uploads {
     tree: Arc<Tree>,
@@ -132,7 +129,7 @@ fn put(tree: &Tree, module: Digest, place: Place, trace: &Trace) -> Option<bool>
     if len > REMOTE_TRACE_BYTES_MAX {
         return None;
     }
-    tree.ask(|server| server.add(place, bytes, TRACES_MAX))?;
+    tree.ask(|server| server.add(place, bytes))?;
     tree.remember(place, Arc::from([trace.clone()]), len);
     if !tree.knows(module) {
         tree.ask(|server| server.add_module(module))?;
