@@ -93,7 +93,13 @@ mod tests {
         let action = Action::of_digest(Digest::of(b"action"));
         let key = Key::of_place(action.start());
         let module = Key::of_module(Digest::of(b"module"));
-        assert_eq!([key.action.digest.hash.as_str(), module.action.digest.hash.as_str()], ["", ""],);
+        assert_eq!(
+            [key.action.digest.hash.as_str(), module.action.digest.hash.as_str()],
+            [
+                "20307b93d8f7de6cad1870824ce772f4dbcdba62cb9c0403050ff939b723c428",
+                "eccaca5c72df81c9092c771ffc9ac8fad8db81cb7c169948c680cac9884064db"
+            ],
+        );
         assert_ne!(Key::of_place(action.after(&[])).action.digest, key.action.digest);
     }
 }
