@@ -50,6 +50,11 @@ impl Action {
         Place { action: *self, at: hasher.digest() }
     }
 
+    /// The place of the trace by which a process goes on after it got `answers`: the first one, if it got none.
+    pub(super) fn place(&self, answers: &[Answer]) -> Place {
+        if answers.is_empty() { self.start() } else { self.after(answers) }
+    }
+
     /// The action with this digest.
     pub fn of_digest(digest: Digest) -> Self {
         Self(digest)

@@ -11,7 +11,7 @@ impl Results {
     ///
     /// One that only the shared cache has is kept here from then on.
     pub fn trace_after(&self, module: Digest, action: Action, answers: &[Answer]) -> Option<Trace> {
-        let place = if answers.is_empty() { action.start() } else { action.after(answers) };
+        let place = action.place(answers);
         let cache = self.cache();
         let known = cache.traces(place).map_err(|error| self.note_error(error)).ok()?;
         let here = known.iter().find_map(|info| {
@@ -39,7 +39,7 @@ impl Results {
     /// Adds `trace`, of a process of the module with the digest `module` that got other answers than those of known traces
     /// from `answers` on.
     pub fn add(&self, module: Digest, action: Action, answers: &[Answer], trace: &Trace) {
-        let place = if answers.is_empty() { action.start() } else { action.after(answers) };
+        let place = action.place(answers);
         if let Err(error) = self.cache().store(module, place, trace) {
             self.note_error(error);
         }

@@ -12,6 +12,7 @@ mod upload;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -139,6 +140,7 @@ impl RemoteCache {
             server: Server::new(config)?,
             remembered: Mutex::default(),
             statistics: Mutex::default(),
+            failures: AtomicU32::new(0),
         });
         let uploads = config.uploads.then(|| Uploads::new(tree.clone()));
         Ok(Self { tree, uploads, timeout: config.timeout })
@@ -147,7 +149,7 @@ impl RemoteCache {
     /// Waits until everything is uploaded, at most for the timeout; returns what the server was used for.
     pub fn finish(&self) -> RemoteStatistics {
         let left = self.uploads.as_ref().map_or(0, |uploads| uploads.finish(self.timeout));
-        let (mut statistics, _) = self.tree.statistics().clone();
+        let mut statistics = self.tree.statistics().clone();
         statistics.lost += left;
         statistics
     }
@@ -156,8 +158,7 @@ impl RemoteCache {
 impl Shared for RemoteCache {
     fn find(&self, action: Action, answers: &[Answer]) -> Option<Trace> {
         let begins = |trace: &&Trace| trace.answers_shared(answers) == answers.len();
-        let place = if answers.is_empty() { action.start() } else { action.after(answers) };
-        if let Some(trace) = self.tree.traces(place).iter().find(begins) {
+        if let Some(trace) = self.tree.traces(action.place(answers)).iter().find(begins) {
             return Some(trace.clone());
         }
         // The way there from the root: at each place the trace that agrees the longest leads on.
@@ -192,8 +193,8 @@ impl Shared for RemoteCache {
 struct Tree {
     server: Server,
     remembered: Mutex<Remembered>,
-    /// And the number of failures.
-    statistics: Mutex<(RemoteStatistics, u32)>,
+    statistics: Mutex<RemoteStatistics>,
+    failures: AtomicU32,
 }
 
 #[derive(Default)]
@@ -210,24 +211,24 @@ impl Tree {
         self.remembered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn statistics(&self) -> MutexGuard<'_, (RemoteStatistics, u32)> {
+    fn statistics(&self) -> MutexGuard<'_, RemoteStatistics> {
         // Counts are complete at any time.
         self.statistics.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Does `request`, unless the server has failed too often; `None` if that fails.
     fn ask<T>(&self, request: impl FnOnce(&Server) -> Result<T, RemoteError>) -> Option<T> {
-        if self.statistics().1 >= FAILURES_MAX {
+        if self.failures.load(Ordering::Relaxed) >= FAILURES_MAX {
             return None;
         }
         match request(&self.server) {
             Ok(answer) => Some(answer),
             Err(error) => {
-                let mut statistics = self.statistics();
                 // Waiting once more costs the same again.
                 let is_slow = matches!(error, RemoteError::TimedOut { .. });
-                statistics.1 += if is_slow { FAILURES_MAX } else { 1 };
-                statistics.0.error.get_or_insert_with(|| error.to_string());
+                let failures = if is_slow { FAILURES_MAX } else { 1 };
+                self.failures.fetch_add(failures, Ordering::Relaxed);
+                self.statistics().error.get_or_insert_with(|| error.to_string());
                 None
             }
         }

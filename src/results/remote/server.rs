@@ -184,7 +184,7 @@ impl Server {
         let times = u32::try_from(1 + bytes / BYTES_IN_TIME).unwrap_or(u32::MAX);
         let timeout = self.timeout.saturating_mul(times);
         let job = Box::pin(async move {
-            // Nobody may wait any more.
+            // It fails if the caller has stopped waiting.
             let _ = sender.send(tokio::time::timeout(timeout, request).await);
         });
         let failed = |reason: String| {

@@ -47,13 +47,13 @@ impl Uploads {
         let before = self.waiting.bytes.fetch_add(bytes, Ordering::Relaxed);
         if bytes > REMOTE_TRACE_BYTES_MAX || before + bytes > WAITING_BYTES_MAX {
             self.waiting.bytes.fetch_sub(bytes, Ordering::Relaxed);
-            self.tree.statistics().0.lost += 1;
+            self.tree.statistics().lost += 1;
             return;
         }
         *self.waiting.lock() += 1;
         if self.queue.send((module, trace.clone(), bytes)).is_err() {
             self.waiting.done(bytes);
-            self.tree.statistics().0.lost += 1;
+            self.tree.statistics().lost += 1;
         }
     }
 
@@ -83,10 +83,10 @@ fn upload_all(tree: &Tree, traces: &Receiver<(Digest, Trace, u64)>, waiting: &Wa
         let uploaded = upload(tree, module, &trace);
         let mut statistics = tree.statistics();
         match uploaded {
-            Some(true) => statistics.0.uploaded += 1,
+            Some(true) => statistics.uploaded += 1,
             // Another one has uploaded it.
             Some(false) => {}
-            None => statistics.0.lost += 1,
+            None => statistics.lost += 1,
         }
         drop(statistics);
         waiting.done(bytes);
