@@ -47,6 +47,8 @@ belljar=${BELLJAR:-$("$root/.ci/build-release")}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export BELLJAR_CACHE_DIR=$work/cache BELLJAR_HOME=$work/home
+# With it, each ended process has a backtrace.
+unset RUST_BACKTRACE
 mkdir "$work/tree"
 cd "$work/tree"
 

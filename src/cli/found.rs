@@ -11,7 +11,7 @@ use super::{hints, setup};
 use crate::kernel::process::programs::NeededTree;
 use crate::tape::Launch;
 use crate::toolchain::MANIFEST;
-use crate::{Code, Described, Module, ResolveError, Resolved, Toolchains};
+use crate::{Code, Described, Module, Resolved, Toolchains};
 
 /// The program that PROGRAM names.
 pub enum Found {
@@ -47,16 +47,15 @@ pub fn find(
     may_be_native: bool,
     program: &str,
 ) -> Result<(Found, Start)> {
-    let resolved = match setup::program(named, toolchains) {
-        Ok(resolved) => resolved,
-        Err(error) if named == SHELL && is_not_found(&error) => {
-            return Ok((Found::Shell, Start::default()));
-        }
-        Err(error) if may_be_native && is_not_found(&error) => {
-            return Ok((Found::Native, Start::default()));
-        }
-        Err(error) => return Err(hints::program_not_found(error, args, program)),
-    };
+    if (named == SHELL || may_be_native)
+        && let Some(name) = named.to_str().filter(|_| !setup::is_path(named))
+        && matches!(toolchains.find(name), Ok(None))
+    {
+        let found = if named == SHELL { Found::Shell } else { Found::Native };
+        return Ok((found, Start::default()));
+    }
+    let resolved = setup::program(named, toolchains)
+        .map_err(|error| hints::program_not_found(error, args, program))?;
     if let Resolved::Described(script @ Described { code: Code::Script, .. }) = resolved {
         return Ok((Found::Shell, Start::of(script)?));
     }
@@ -67,8 +66,4 @@ pub fn find(
         Resolved::File(_) | Resolved::BuiltIn { .. } => Start::default(),
     };
     Ok((Found::Module(module), start))
-}
-
-fn is_not_found(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref::<ResolveError>(), Some(ResolveError::NotFound { .. }))
 }

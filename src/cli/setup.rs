@@ -73,7 +73,7 @@ pub fn project_toolchains(store: &InstalledToolchains, locked: bool) -> Result<O
 }
 
 /// Whether PROGRAM is the path of a module rather than the name of a program.
-fn is_path(program: &OsStr) -> bool {
+pub fn is_path(program: &OsStr) -> bool {
     let extension = Path::new(program).extension().unwrap_or_default().to_ascii_lowercase();
     let is_module = ["wasm", "wat", "cwasm"].iter().any(|known| extension == *known);
     let is_separator = |byte: &u8| std::path::is_separator(char::from(*byte));

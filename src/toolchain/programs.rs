@@ -218,9 +218,9 @@ impl ToolchainPrograms {
 
     fn find(&self, name: &str) -> Result<Option<Prepared>, NotRunnable> {
         let not_runnable = |error: &dyn std::fmt::Display| NotRunnable(error.to_string());
-        let resolved = match self.toolchains.resolve(name) {
-            Ok(resolved) => resolved,
-            Err(ResolveError::NotFound { .. } | ResolveError::BadName { .. }) => return Ok(None),
+        let resolved = match self.toolchains.find(name) {
+            Ok(Some(resolved)) => resolved,
+            Ok(None) | Err(ResolveError::BadName { .. }) => return Ok(None),
             Err(error) => return Err(not_runnable(&error)),
         };
         // Guests must not learn the host's path of the module.

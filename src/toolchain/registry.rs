@@ -303,18 +303,32 @@ impl Toolchains {
     /// `/.belljar` is `ID`. Compiled code (`.cwasm`) is not used.
     ///
     /// # Errors
-    /// [`ResolveError`]: `BadName` for an empty name, one with a separator, a drive letter or NUL, `.`
-    /// and `..`; `NotFound`; `Precompiled` if only that exists.
+    /// As [`Toolchains::find`]; [`ResolveError`]: `NotFound`, with similar names; `Folder` if a directory cannot be
+    /// read to find those.
     pub fn resolve(&self, name: &str) -> Result<Resolved, ResolveError> {
-        if let Some(found) = self.qualified(name) {
+        if let Some(found) = self.find(name)? {
             return Ok(found);
+        }
+        let similar = similar(name, &self.names()?);
+        let searched = self.dirs().map(Path::to_owned).collect();
+        Err(ResolveError::NotFound { name: name.to_owned(), searched, similar })
+    }
+
+    /// As [`Toolchains::resolve`], for callers that go on without the program: no similar names are searched for.
+    ///
+    /// # Errors
+    /// [`ResolveError`]: `BadName` for an empty name, one with a separator, a drive letter or NUL, `.`
+    /// and `..`; `Precompiled` if only that exists; `Installed` if an installed toolchain is damaged.
+    pub fn find(&self, name: &str) -> Result<Option<Resolved>, ResolveError> {
+        if let Some(found) = self.qualified(name) {
+            return Ok(Some(found));
         }
         check_name(name)?;
         if let Some(found) = self.places.iter().find_map(|place| place.find(name)) {
-            return Ok(found);
+            return Ok(Some(found));
         }
         if let Some((name, bytes)) = demo::find(name) {
-            return Ok(Resolved::BuiltIn { name, bytes });
+            return Ok(Some(Resolved::BuiltIn { name, bytes }));
         }
         let compiled = self.places.iter().filter_map(|place| match place {
             Place::Plain(dir) => Some(dir.join(format!("{name}.cwasm"))),
@@ -323,12 +337,10 @@ impl Toolchains {
         if let Some(path) = compiled.into_iter().find(|path| is_file(path)) {
             return Err(ResolveError::Precompiled { path });
         }
-        if let Some(error) = &self.damaged {
-            return Err(ResolveError::Installed(error.clone()));
+        match &self.damaged {
+            Some(error) => Err(ResolveError::Installed(error.clone())),
+            None => Ok(None),
         }
-        let similar = similar(name, &self.names()?);
-        let searched = self.dirs().map(Path::to_owned).collect();
-        Err(ResolveError::NotFound { name: name.to_owned(), searched, similar })
     }
 
     /// The program `ID/NAME`.
