@@ -21,4 +21,9 @@ pub mod own;
 pub mod printable;
 pub mod priority;
 pub mod readable;
+#[cfg(any(feature = "import", feature = "remote"))]
+pub mod signature;
 pub mod unified_diff;
+
+/// Longest text of a signature, in bytes: comments of minisign have at most 8 KiB.
+pub const SIGNATURE_BYTES_MAX: u64 = 16 << 10;

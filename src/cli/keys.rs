@@ -15,7 +15,7 @@ use super::signatures::trusted::{TrustedKeys, key_of};
 use super::text::printable;
 use crate::base::atomic_file;
 use crate::base::disk::{self, DiskError};
-use crate::toolchain::signature::{self, KeyId, PublicKey};
+use crate::base::signature::{self, KeyId, PublicKey};
 
 pub fn run(args: &KeysArgs) -> Result<u8> {
     match &args.action {

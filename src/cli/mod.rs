@@ -120,7 +120,7 @@ pub fn unpack_package(file: &std::path::Path, into: &std::path::Path) -> Result<
 /// Why the key or the signature is refused.
 #[cfg(feature = "import")]
 pub fn verify_signature(key: &str, text: &[u8], signature: &str) -> Result<(), String> {
-    use crate::toolchain::signature::{PublicKey, Signature};
+    use crate::base::signature::{PublicKey, Signature};
     let key = PublicKey::parse(key).map_err(|error| error.to_string())?;
     let signature = Signature::parse(signature).map_err(|error| error.to_string())?;
     key.verify(text, &signature).map_err(|error| error.to_string())

@@ -17,28 +17,66 @@ mod with_server {
 
     use super::{RemoteReport, Result, ResultArgs, Results};
     use crate::base::ambient;
+    use crate::cli::args::groups::RemoteArgs;
     use crate::cli::exit::Usage;
     use crate::cli::text::{count, printable};
-    use crate::results::{RemoteCache, RemoteConfig, RemoteError};
+    use crate::results::{
+        PublicKey, RemoteCache, RemoteConfig, RemoteError, RemoteStatistics, SecretKey,
+    };
 
     /// The server of a run, if it has one.
     pub struct Remote(Option<Arc<RemoteCache>>);
+
+    /// Keys whose results are taken, and the one that signs what is uploaded.
+    type Trust = (Vec<PublicKey>, Option<Arc<SecretKey>>);
+
+    #[cfg(feature = "import")]
+    fn keys(args: &RemoteArgs) -> Result<Trust> {
+        use crate::cli::signatures::{secret, trusted};
+        let named = args.remote_trust.iter().filter(|text| !text.is_empty());
+        let keys = named.map(|text| trusted::key_of(text));
+        let mut keys = keys
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|Usage(error)| Usage(format!("--remote-trust: {error}")))?;
+        let path = args.remote_sign.as_ref().filter(|path| !path.as_os_str().is_empty());
+        // A key with a password is opened only where it is of use.
+        let path = path.filter(|_| args.remote_upload || keys.is_empty());
+        let secret = path.map(|path| secret::open("--remote-sign", path)).transpose()?;
+        if let Some(secret) = secret.as_ref().filter(|_| keys.is_empty()) {
+            keys.push(secret.public().clone());
+        }
+        Ok((keys, secret.map(Arc::new)))
+    }
+
+    #[cfg(not(feature = "import"))]
+    fn keys(args: &RemoteArgs) -> Result<Trust> {
+        if args.remote_trust.is_empty() && args.remote_sign.is_none() {
+            return Ok((Vec::new(), None));
+        }
+        let message = "this belljar was built without the feature `import`, which --remote-trust and --remote-sign need";
+        Err(Usage(message.to_owned()).into())
+    }
 
     impl Remote {
         /// The server that `args` name.
         ///
         /// # Errors
-        /// Its address is none; the certificates cannot be read; there are options for a server, and no server.
+        /// Its address is none; the certificates cannot be read; a key is none; there are options for a server, and no
+        /// server.
         pub fn of_args(args: &ResultArgs) -> Result<Self> {
             let args = &args.remote;
-            let Some(address) = &args.remote_cache else {
+            // A variable that is set to nothing, as CI does with one that it does not know, is none.
+            let Some(address) = args.remote_cache.as_ref().filter(|it| !it.is_empty()) else {
                 if args.remote_upload && ambient::setting("BELLJAR_REMOTE_UPLOAD").is_none() {
                     return Err(Usage("--remote-upload needs --remote-cache".to_owned()).into());
                 }
                 return Ok(Self(None));
             };
+            let (trusted, signs_with) = keys(args)?;
             let config = RemoteConfig {
                 uploads: args.remote_upload,
+                trusted,
+                signs_with,
                 headers: args.remote_header.clone(),
                 certificates: args.remote_certificates.clone(),
                 timeout: args.remote_timeout,
@@ -79,6 +117,12 @@ mod with_server {
             if statistics.lost > 0 && !quiet {
                 note!("belljar: note: {} not uploaded", count(statistics.lost as usize, "trace"));
             }
+            if statistics.untrusted > 0 && !quiet {
+                note!(
+                    "belljar: note: {} of the remote cache not taken: no trusted key signed it",
+                    count(statistics.untrusted as usize, "trace")
+                );
+            }
             if explains {
                 let (fetched, uploaded) = (
                     count(fetched as usize, "trace"),
@@ -89,8 +133,8 @@ mod with_server {
                     statistics.lost
                 );
             }
-            let (uploaded, lost, error) = (statistics.uploaded, statistics.lost, statistics.error);
-            Some(RemoteReport { fetched, uploaded, lost, error })
+            let RemoteStatistics { uploaded, lost, untrusted, error } = statistics;
+            Some(RemoteReport { fetched, uploaded, lost, untrusted, error })
         }
     }
 }

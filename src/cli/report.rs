@@ -223,6 +223,8 @@ pub struct RemoteReport {
     pub uploaded: u64,
     /// Traces that were to be uploaded, and are not.
     pub lost: u64,
+    /// Traces that were there, and not taken: no trusted key had signed them.
+    pub untrusted: u64,
     /// The first failure.
     pub error: Option<String>,
 }

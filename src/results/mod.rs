@@ -41,6 +41,11 @@ pub use self::remote::{RemoteCache, RemoteConfig, RemoteError, RemoteStatistics}
 pub use self::secrets::Secrets;
 pub use self::shared::Shared;
 pub use self::statistics::{Difference, NotKept, Results, Statistics, Unkept, WrongTrace};
+#[cfg(feature = "remote")]
+pub use crate::base::signature::{
+    KeyId, PublicKey, SecretKey, SecretKeyText, Signature, SignatureError,
+};
+
 pub use self::trace::{
     Abandoned, Answer, Bytes, Call, Compared, End, Function, Known, Span, Trace, TraceBuilder,
 };

@@ -7,10 +7,9 @@ use std::path::{Path, PathBuf};
 
 use super::digests;
 use super::installed::{InstallError, InstalledToolchains};
-use super::manifest::{
-    self, FileEntry, MANIFEST, Manifest, Problem, SIGNATURE, SIGNATURE_BYTES_MAX,
-};
+use super::manifest::{self, FileEntry, MANIFEST, Manifest, Problem, SIGNATURE};
 use super::names::{self, at};
+use crate::base::SIGNATURE_BYTES_MAX;
 use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
 use crate::engine::Module;

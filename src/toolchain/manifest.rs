@@ -17,9 +17,6 @@ pub const MANIFEST: &str = "toolchain.json";
 /// The name of the file, in the folder of a toolchain, with the signature of its manifest.
 pub const SIGNATURE: &str = "toolchain.json.minisig";
 
-/// Longest signature, in bytes: comments of minisign have at most 8 KiB.
-pub const SIGNATURE_BYTES_MAX: u64 = 16 << 10;
-
 /// Longest description, license and homepage, in bytes.
 const TEXT_BYTES_MAX: usize = 16 << 10;
 

@@ -10,8 +10,6 @@ mod manifest;
 pub(crate) mod names;
 mod programs;
 mod registry;
-#[cfg(feature = "import")]
-pub(crate) mod signature;
 mod temporary;
 mod trees;
 mod versions;
@@ -23,13 +21,13 @@ pub use folder::ToolchainFolder;
 #[cfg(feature = "cli")]
 pub(crate) use folder::signature_in;
 pub use installed::{InstallError, InstalledToolchains, SignedManifest};
+#[cfg(feature = "import")]
+pub(crate) use manifest::MANIFEST_BYTES_MAX;
 #[cfg(feature = "cli")]
 pub(crate) use manifest::pointer;
 pub use manifest::{
     FileEntry, MANIFEST, Manifest, ManifestError, Problem, ProgramEntry, SIGNATURE,
 };
-#[cfg(feature = "import")]
-pub(crate) use manifest::{MANIFEST_BYTES_MAX, SIGNATURE_BYTES_MAX};
 #[cfg(feature = "import")]
 pub(crate) use names::at;
 #[cfg(feature = "cli")]

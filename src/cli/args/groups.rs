@@ -113,6 +113,20 @@ pub struct RemoteArgs {
     )]
     pub remote_header: Vec<(String, String)>,
 
+    /// Take only results of the server that this key signed: the key, or a file with it; may be repeated
+    #[arg(
+        long,
+        value_name = "KEY",
+        env = "BELLJAR_REMOTE_TRUST",
+        value_delimiter = ',',
+        help_heading = "Results"
+    )]
+    pub remote_trust: Vec<String>,
+
+    /// Sign what is uploaded with the secret key in this file; without --remote-trust, only what it signed is taken
+    #[arg(long, value_name = "FILE", env = "BELLJAR_REMOTE_SIGN", help_heading = "Results")]
+    pub remote_sign: Option<PathBuf>,
+
     /// A file of certificates, in PEM, that are trusted for the server besides those of this system
     #[arg(
         long,
@@ -144,7 +158,11 @@ pub struct TimeArgs {
         long,
         value_name = "WHICH",
         default_value = "host",
-        default_value_if("remote_cache", ArgPredicate::IsPresent, "content"),
+        // An empty variable is none.
+        default_value_ifs([
+            ("remote_cache", ArgPredicate::Equals("".into()), None),
+            ("remote_cache", ArgPredicate::IsPresent, Some("content")),
+        ]),
         help_heading = "Time and chance"
     )]
     pub mtimes: MtimesArg,

@@ -11,13 +11,12 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, System, ZipArchive, ZipWriter};
 
 use super::archive;
+use crate::base::SIGNATURE_BYTES_MAX;
 use crate::base::atomic_file;
 use crate::base::disk::{self, DiskError};
 use crate::cli::exit::Usage;
 use crate::cli::text::printable;
-use crate::toolchain::{
-    FileEntry, MANIFEST, MANIFEST_BYTES_MAX, SIGNATURE, SIGNATURE_BYTES_MAX, at, digests,
-};
+use crate::toolchain::{FileEntry, MANIFEST, MANIFEST_BYTES_MAX, SIGNATURE, at, digests};
 use crate::{Manifest, ToolchainFolder};
 
 /// Level of the compression: changing it changes the bytes of all bundles.

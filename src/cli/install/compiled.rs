@@ -11,15 +11,16 @@ use tempfile::TempDir;
 
 use super::bundle::{self, CODE, COMPILED, COMPILED_SIGNATURE};
 use super::signed::Signing;
+use crate::base::SIGNATURE_BYTES_MAX;
 use crate::base::digest::Digest;
 use crate::base::disk;
+use crate::base::signature::SecretKey;
 use crate::cli::exit::Usage;
 use crate::cli::progress::Progress;
 use crate::cli::signatures::Signer;
 use crate::cli::text::printable;
 use crate::engine::{AdoptError, CompileProgress, Engine, Platform, TierChoice, adopt};
-use crate::toolchain::signature::SecretKey;
-use crate::toolchain::{SIGNATURE_BYTES_MAX, digests};
+use crate::toolchain::digests;
 use crate::{Manifest, Module, ToolchainFolder};
 
 /// Longest `compiled.json`, in bytes.

@@ -18,7 +18,7 @@ pub struct Signing {
     pub trusted: Keys,
     /// The key of `--trust`, which must have signed all that is installed.
     #[cfg(feature = "import")]
-    demanded: Option<crate::toolchain::signature::PublicKey>,
+    demanded: Option<crate::base::signature::PublicKey>,
 }
 
 impl Signing {

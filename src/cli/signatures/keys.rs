@@ -4,8 +4,8 @@ use anyhow::Result;
 
 use super::Signer;
 use super::trusted::TrustedKeys;
+use crate::base::signature::{PublicKey, Signature};
 use crate::cli::exit::Usage;
-use crate::toolchain::signature::{PublicKey, Signature};
 
 /// Keys that verify signatures.
 #[derive(Clone, Debug, Default)]

@@ -5,11 +5,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
 
+use crate::base::signature::{KEY_BYTES_MAX, PublicKey, SecretKey, SecretKeyText, SignatureError};
 use crate::base::{ambient, disk};
 use crate::cli::exit::Usage;
-use crate::toolchain::signature::{
-    KEY_BYTES_MAX, PublicKey, SecretKey, SecretKeyText, SignatureError,
-};
 
 /// The variable with the password.
 const VARIABLE: &str = "BELLJAR_SIGN_PASSWORD";
@@ -17,13 +15,12 @@ const VARIABLE: &str = "BELLJAR_SIGN_PASSWORD";
 /// Longest password of minisign, in bytes.
 const PASSWORD_BYTES_MAX: usize = 1024;
 
-/// The key in the file `path`. Asks for its password if it has one.
+/// The key in the file `path`, which the option `option` names. Asks for its password if it has one.
 ///
 /// # Errors
 /// [`Usage`] if the file has no key, or the password is wrong.
-pub fn open(path: &Path) -> Result<SecretKey> {
-    let wrong =
-        |error: anyhow::Error| Usage::of("--sign", error.context(path.display().to_string()));
+pub fn open(option: &str, path: &Path) -> Result<SecretKey> {
+    let wrong = |error: anyhow::Error| Usage::of(option, error.context(path.display().to_string()));
     let text = disk::read_at_most(path, KEY_BYTES_MAX).map_err(|error| wrong(error.into()))?;
     let text = text.and_then(|text| String::from_utf8(text).ok());
     let text = text.ok_or_else(|| {

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+use crate::base::signature::{KEY_BYTES_MAX, KeyId, PublicKey, SignatureError};
 use crate::base::{atomic_file, disk};
 use crate::cli::exit::Usage;
 use crate::cli::home::own_folder;
 use crate::cli::text::printable;
-use crate::toolchain::signature::{KEY_BYTES_MAX, KeyId, PublicKey, SignatureError};
 
 /// Extension of the file of a key.
 const EXTENSION: &str = "pub";

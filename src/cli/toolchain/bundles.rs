@@ -8,6 +8,7 @@ use bytesize::ByteSize;
 use serde_json::json;
 
 use super::new_folder;
+use crate::base::signature::SecretKey;
 use crate::base::{atomic_file, disk};
 use crate::cli::exit::Usage;
 #[cfg(feature = "oci")]
@@ -17,7 +18,6 @@ use crate::cli::planted_links::check_here;
 use crate::cli::progress::Progress;
 use crate::cli::text::{count, printable};
 use crate::engine::Platform;
-use crate::toolchain::signature::SecretKey;
 use crate::toolchain::{MANIFEST, SIGNATURE, names};
 use crate::{Manifest, ToolchainFolder};
 

@@ -48,7 +48,7 @@ pub fn run(args: &ToolchainArgs) -> Result<u8> {
         #[cfg(feature = "import")]
         ToolchainAction::Pack { source, sign, precompile, output, quiet } => {
             // First, as it may ask for a password.
-            let key = sign.as_deref().map(secret::open).transpose()?;
+            let key = sign.as_deref().map(|path| secret::open("--sign", path)).transpose()?;
             let source = install::toolchain_of(source, *quiet)?;
             let key = key.as_ref().map(|key| (key, &precompile[..]));
             bundles::pack(source.toolchain, key, output.as_deref(), *quiet)

@@ -4,7 +4,8 @@
 //! format, so that other tools can read it.
 
 use bazel_remote_apis::build::bazel::remote::execution::v2::{
-    Action as RemoteAction, ActionResult, Command, Digest as RemoteDigest, Directory, OutputFile,
+    Action as RemoteAction, ActionResult, Command, Digest as RemoteDigest, Directory,
+    NodeProperties, NodeProperty, OutputFile,
 };
 use prost::Message;
 use sha2::{Digest as _, Sha256};
@@ -14,6 +15,12 @@ use crate::base::digest::{Digest, hex};
 
 /// The first argument of the commands: the format of traces that they are about.
 const FORMAT: &str = "belljar-results-2";
+
+/// The property of an output file with a signature of it, in the format of minisign.
+const SIGNATURE: &str = "belljar.minisig";
+
+/// Most signatures of a trace. More are not looked at.
+pub const SIGNATURES_MAX: usize = 8;
 
 /// Something that a server keeps by its digest.
 #[derive(Clone)]
@@ -72,14 +79,49 @@ impl Key {
     }
 }
 
+/// A trace that a server names in a result.
+#[derive(Clone)]
+pub struct Named {
+    pub digest: RemoteDigest,
+    /// What are said to be signatures of it, in the format of minisign.
+    pub signatures: Vec<String>,
+}
+
+impl Named {
+    /// The trace that `file` is; `None` without a digest.
+    pub fn of_file(file: OutputFile) -> Option<Self> {
+        let properties = file.node_properties.unwrap_or_default().properties.into_iter();
+        let signatures = properties.filter(|property| property.name == SIGNATURE);
+        let signatures = signatures.take(SIGNATURES_MAX).map(|property| property.value);
+        Some(Self { digest: file.digest?, signatures: signatures.collect() })
+    }
+
+    fn to_file(&self) -> OutputFile {
+        let property = |signature: &String| NodeProperty {
+            name: SIGNATURE.to_owned(),
+            value: signature.clone(),
+        };
+        let properties: Vec<_> = self.signatures.iter().map(property).collect();
+        let node_properties = (!properties.is_empty())
+            .then(|| NodeProperties { properties, ..NodeProperties::default() });
+        OutputFile {
+            path: self.digest.hash.clone(),
+            digest: Some(self.digest.clone()),
+            node_properties,
+            ..OutputFile::default()
+        }
+    }
+
+    /// What its signatures sign. It says what it is, so that nothing else that the same key has signed is taken for it.
+    pub fn signed_text(&self) -> String {
+        format!("{FORMAT} trace {} {}\n", self.digest.hash, self.digest.size_bytes)
+    }
+}
+
 /// The result with these traces.
-pub fn result_of(traces: &[RemoteDigest]) -> ActionResult {
-    let file = |digest: &RemoteDigest| OutputFile {
-        path: digest.hash.clone(),
-        digest: Some(digest.clone()),
-        ..OutputFile::default()
-    };
-    ActionResult { output_files: traces.iter().map(file).collect(), ..ActionResult::default() }
+pub fn result_of(traces: &[Named]) -> ActionResult {
+    let output_files = traces.iter().map(Named::to_file).collect();
+    ActionResult { output_files, ..ActionResult::default() }
 }
 
 #[cfg(test)]

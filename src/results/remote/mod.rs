@@ -8,6 +8,7 @@
 
 mod keys;
 mod server;
+mod trust;
 mod upload;
 
 use std::collections::HashMap;
@@ -21,7 +22,9 @@ use self::upload::Uploads;
 use super::action::{Action, Place};
 use super::shared::Shared;
 use super::trace::{Answer, Trace};
+use crate::base::ambient;
 use crate::base::digest::Digest;
+use crate::base::signature::{PublicKey, SecretKey};
 
 /// Most bytes of a trace that is fetched or uploaded, and of all those that are fetched from one place. In memory, one
 /// that is made up can take up to 24 times as much.
@@ -47,7 +50,12 @@ pub struct RemoteConfig {
     pub headers: Vec<(String, String)>,
     /// A file of certificates, in PEM, that are trusted for TLS besides those of this system.
     pub certificates: Option<PathBuf>,
-    /// Most time for a request, and for what is uploaded when a run has ended. Default: 10 s.
+    /// Only traces that one of these keys signed are taken. Default: none, and all traces are taken.
+    pub trusted: Vec<PublicKey>,
+    /// Signs what is uploaded. Its public key should be one of `trusted`: what this machine uploads rests on what it takes.
+    pub signs_with: Option<Arc<SecretKey>>,
+    /// Most time for a request, for what is uploaded when a run has ended, and for all that is asked for beyond what it
+    /// saves. Default: 10 s.
     pub timeout: Duration,
 }
 
@@ -59,6 +67,8 @@ impl RemoteConfig {
             uploads: false,
             headers: Vec::new(),
             certificates: None,
+            trusted: Vec::new(),
+            signs_with: None,
             timeout: Duration::from_secs(10),
         }
     }
@@ -98,6 +108,19 @@ pub enum RemoteError {
         /// How long it was waited for.
         timeout: Duration,
     },
+    /// Asking took longer than what was known would have taken to run.
+    #[error(
+        "{address}: asking took {:.1} s for results that save {:.1} s, so no more are asked for",
+        .waited.as_secs_f64(), .saved.as_secs_f64()
+    )]
+    NoUse {
+        /// The address.
+        address: String,
+        /// How long it was waited for answers.
+        waited: Duration,
+        /// How long what was found took to run.
+        saved: Duration,
+    },
     /// The server answered something that it must not.
     #[error("{address}: {operation}: a wrong answer: {reason}")]
     Wrong {
@@ -119,6 +142,8 @@ pub struct RemoteStatistics {
     pub uploaded: u64,
     /// Traces that were not uploaded: it failed, took too long, or they were too large.
     pub lost: u64,
+    /// Traces that were not taken: no trusted key had signed them.
+    pub untrusted: u64,
     /// The first failure.
     pub error: Option<String>,
 }
@@ -127,7 +152,17 @@ pub struct RemoteStatistics {
 pub struct RemoteCache {
     tree: Arc<Tree>,
     uploads: Option<Uploads>,
+    address: String,
     timeout: Duration,
+    balance: Mutex<Balance>,
+}
+
+/// What lookups cost and save.
+#[derive(Default)]
+struct Balance {
+    waited: Duration,
+    saved: Duration,
+    is_over: bool,
 }
 
 impl RemoteCache {
@@ -143,7 +178,8 @@ impl RemoteCache {
             failures: AtomicU32::new(0),
         });
         let uploads = config.uploads.then(|| Uploads::new(tree.clone()));
-        Ok(Self { tree, uploads, timeout: config.timeout })
+        let (address, timeout) = (config.address.clone(), config.timeout);
+        Ok(Self { tree, uploads, address, timeout, balance: Mutex::default() })
     }
 
     /// Waits until everything is uploaded, at most for the timeout; returns what the server was used for.
@@ -153,10 +189,33 @@ impl RemoteCache {
         statistics.lost += left;
         statistics
     }
-}
 
-impl Shared for RemoteCache {
-    fn find(&self, action: Action, answers: &[Answer]) -> Option<Trace> {
+    /// What `look_up` finds, unless lookups have cost too much; `saves` says how much time it saves.
+    fn balanced<T: Default>(
+        &self,
+        look_up: impl FnOnce() -> T,
+        saves: impl FnOnce(&T) -> Duration,
+    ) -> T {
+        // Each count is right by itself.
+        let balance = || self.balance.lock().unwrap_or_else(PoisonError::into_inner);
+        if balance().is_over {
+            return T::default();
+        }
+        let started = ambient::instant_now();
+        let found = look_up();
+        let mut balance = balance();
+        balance.waited += ambient::elapsed_since(started);
+        balance.saved = balance.saved.saturating_add(saves(&found));
+        if balance.waited > balance.saved.saturating_add(self.timeout) {
+            balance.is_over = true;
+            let (waited, saved) = (balance.waited, balance.saved);
+            let error = RemoteError::NoUse { address: self.address.clone(), waited, saved };
+            self.tree.statistics().error.get_or_insert_with(|| error.to_string());
+        }
+        found
+    }
+
+    fn look_up(&self, action: Action, answers: &[Answer]) -> Option<Trace> {
         let begins = |trace: &&Trace| trace.answers_shared(answers) == answers.len();
         if let Some(trace) = self.tree.traces(action.place(answers)).iter().find(begins) {
             return Some(trace.clone());
@@ -177,9 +236,16 @@ impl Shared for RemoteCache {
             (place, agreed) = (action.after(&answers[..=shared]), Some(shared));
         }
     }
+}
+
+impl Shared for RemoteCache {
+    fn find(&self, action: Action, answers: &[Answer]) -> Option<Trace> {
+        let saves = |found: &Option<Trace>| found.as_ref().map_or(Duration::ZERO, Trace::took);
+        self.balanced(|| self.look_up(action, answers), saves)
+    }
 
     fn knows(&self, module: Digest) -> bool {
-        self.tree.knows(module)
+        self.balanced(|| self.tree.knows(module), |_| Duration::ZERO)
     }
 
     fn add(&self, module: Digest, trace: &Trace) {
@@ -243,10 +309,12 @@ impl Tree {
         let fetch = |server: &Server| {
             let mut bytes = 0;
             let mut traces = Vec::new();
-            for blob in server.traces(place)? {
+            let (blobs, untrusted) = server.traces(place)?;
+            for blob in blobs {
                 bytes += blob.len() as u64;
                 traces.extend(Trace::from_bytes(&blob).filter(is_of_action));
             }
+            self.statistics().untrusted += untrusted;
             Ok((traces, bytes))
         };
         let (traces, bytes) = self.ask(fetch).unwrap_or_default();

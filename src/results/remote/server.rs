@@ -20,7 +20,8 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic::{Code, Request, Status};
 
-use super::keys::{Blob, Key, digest_of, result_of};
+use super::keys::{Blob, Key, Named, SIGNATURES_MAX, digest_of, result_of};
+use super::trust::Trust;
 use super::{REMOTE_TRACE_BYTES_MAX, RemoteConfig, RemoteError, TRACES_MAX};
 use crate::base::digest::Digest;
 use crate::base::{ambient, disk};
@@ -28,6 +29,12 @@ use crate::results::action::Place;
 
 /// Most bytes of a request or an answer that is not a stream: gRPC's default, less some for what is around contents.
 const MESSAGE_BYTES_MAX: u64 = (4 << 20) - (64 << 10);
+
+/// Most files of a result that are looked at. More than [`TRACES_MAX`] are there only if others do not keep to that.
+const FILES_MAX: usize = 64;
+
+/// Most characters of an error of a server that are shown.
+const MESSAGE_CHARS_MAX: usize = 300;
 
 /// Bytes of one part of a stream.
 const PART_BYTES: usize = 1 << 20;
@@ -49,6 +56,7 @@ pub struct Server {
     transport: Transport,
     jobs: UnboundedSender<Job>,
     abilities: OnceLock<Abilities>,
+    trust: Trust,
 }
 
 /// What a server can do.
@@ -141,6 +149,9 @@ impl Server {
             .map_err(|error| wrong(error.to_string()))?
             .connect_timeout(config.timeout)
             .tcp_nodelay(true);
+        if config.certificates.is_some() && !tls {
+            return Err(wrong("certificates are of use only with TLS: grpcs://".to_owned()));
+        }
         if tls {
             let mut tls = ClientTlsConfig::new().with_native_roots();
             if let Some(path) = &config.certificates {
@@ -169,6 +180,7 @@ impl Server {
             transport,
             jobs,
             abilities: OnceLock::new(),
+            trust: Trust::of(config),
         })
     }
 
@@ -251,42 +263,43 @@ impl Server {
         Ok(answer.map(tonic::Response::into_inner))
     }
 
-    /// The bytes of the traces at `place`. One that the server has lost is none.
-    pub fn traces(&self, place: Place) -> Result<Vec<Vec<u8>>, RemoteError> {
-        let Some(result) = self.result(&Key::of_place(place))? else { return Ok(Vec::new()) };
+    /// The bytes of the traces at `place` that are trusted, and how many are not. One that the server has lost is none.
+    pub fn traces(&self, place: Place) -> Result<(Vec<Vec<u8>>, u64), RemoteError> {
+        let Some(result) = self.result(&Key::of_place(place))? else {
+            return Ok(Default::default());
+        };
+        let (trusted, untrusted) = self.named(result)?;
         let mut traces = Vec::new();
         let mut bytes_left = REMOTE_TRACE_BYTES_MAX;
-        for digest in self.digests(result)? {
+        for Named { digest, .. } in trusted {
             match bytes_left.checked_sub(u64::try_from(digest.size_bytes).unwrap_or(u64::MAX)) {
                 Some(left) => bytes_left = left,
                 None => break,
             }
             traces.extend(self.read(&digest)?);
         }
-        Ok(traces)
+        Ok((traces, untrusted.len() as u64))
     }
 
-    /// The first files of `result`, each once.
-    fn digests(&self, result: api::ActionResult) -> Result<Vec<api::Digest>, RemoteError> {
-        let files = result.output_files.into_iter().take(TRACES_MAX);
-        let mut digests: Vec<api::Digest> = Vec::new();
-        for digest in files.filter_map(|file| file.digest) {
-            if !digests.contains(&digest) {
-                digests.push(digest);
+    /// The first files of `result`, each once: those that are trusted, and the others.
+    fn named(&self, result: api::ActionResult) -> Result<(Vec<Named>, Vec<Named>), RemoteError> {
+        let (mut trusted, mut untrusted): (Vec<Named>, Vec<Named>) = (Vec::new(), Vec::new());
+        let files = result.output_files.into_iter().take(FILES_MAX);
+        for named in files.filter_map(Named::of_file) {
+            if trusted.iter().chain(&untrusted).any(|other| other.digest == named.digest) {
+                continue;
+            }
+            if !self.trust.accepts(&named) {
+                untrusted.push(named);
+            } else if !is_right(&named.digest) {
+                let Named { digest: api::Digest { hash, size_bytes }, .. } = named;
+                let reason = format!("a file of {size_bytes} bytes, {hash:?}");
+                return Err(self.wrong("GetActionResult", reason));
+            } else if trusted.len() < TRACES_MAX {
+                trusted.push(named);
             }
         }
-        let is_right = |digest: &api::Digest| {
-            digest.hash.len() == 64
-                && digest.hash.bytes().all(|byte| byte.is_ascii_hexdigit())
-                && u64::try_from(digest.size_bytes).is_ok_and(|len| len <= REMOTE_TRACE_BYTES_MAX)
-        };
-        match digests.iter().find(|digest| !is_right(digest)) {
-            None => Ok(digests),
-            Some(digest) => {
-                let reason = format!("a file of {} bytes, {:?}", digest.size_bytes, digest.hash);
-                Err(self.wrong("GetActionResult", reason))
-            }
-        }
+        Ok((trusted, untrusted))
     }
 
     pub fn knows(&self, module: Digest) -> Result<bool, RemoteError> {
@@ -367,14 +380,25 @@ impl Server {
     pub fn add(&self, place: Place, bytes: Vec<u8>) -> Result<(), RemoteError> {
         let key = Key::of_place(place);
         let trace = Blob::new(bytes);
-        let mut traces = vec![trace.digest.clone()];
+        let mut traces = vec![Named { digest: trace.digest.clone(), signatures: Vec::new() }];
         if let Some(result) = self.result(&key)? {
-            // What is not a trace, or lost, is overwritten.
-            let others = self.digests(result).unwrap_or_default();
-            let lost = self.missing(others.clone())?;
-            let is_kept = |digest: &api::Digest| *digest != trace.digest && !lost.contains(digest);
-            traces.extend(others.into_iter().filter(is_kept));
+            // What is not a trace, or lost, is overwritten. What others trust stays, as far as there is room.
+            let (mut others, untrusted) = self.named(result).unwrap_or_default();
+            others.extend(untrusted.into_iter().filter(|other| is_right(&other.digest)));
+            let lost = self.missing(others.iter().map(|other| other.digest.clone()).collect())?;
+            for other in others {
+                if other.digest == trace.digest {
+                    traces[0].signatures = other.signatures;
+                } else if !lost.contains(&other.digest) {
+                    traces.push(other);
+                }
+            }
             traces.truncate(TRACES_MAX);
+        }
+        if let Some(signature) = self.trust.sign(&traces[0]) {
+            traces[0].signatures.retain(|other| *other != signature);
+            traces[0].signatures.insert(0, signature);
+            traces[0].signatures.truncate(SIGNATURES_MAX);
         }
         self.put(key, vec![trace], result_of(&traces))
     }
@@ -383,8 +407,8 @@ impl Server {
     pub fn add_module(&self, module: Digest) -> Result<(), RemoteError> {
         // Servers may take a result without anything for one that they have lost.
         let marker = Blob::new(b"belljar\n".to_vec());
-        let result = result_of(std::slice::from_ref(&marker.digest));
-        self.put(Key::of_module(module), vec![marker], result)
+        let named = Named { digest: marker.digest.clone(), signatures: Vec::new() };
+        self.put(Key::of_module(module), vec![marker], result_of(&[named]))
     }
 
     /// Stores `result` of `key`, after the contents that it needs.
@@ -506,6 +530,13 @@ impl Server {
 
 const SHA256: i32 = api::digest_function::Value::Sha256 as i32;
 
+/// Whether `digest` is one, of contents that are not too large.
+fn is_right(digest: &api::Digest) -> bool {
+    digest.hash.len() == 64
+        && digest.hash.bytes().all(|byte| byte.is_ascii_hexdigit())
+        && u64::try_from(digest.size_bytes).is_ok_and(|len| len <= REMOTE_TRACE_BYTES_MAX)
+}
+
 /// What `status` says, in one line.
 fn message_of(status: &Status) -> String {
     let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(status);
@@ -519,6 +550,9 @@ fn message_of(status: &Status) -> String {
             text = format!("{text}: {said}");
         }
         cause = error.source();
+    }
+    if text.len() > MESSAGE_CHARS_MAX {
+        text = text.chars().take(MESSAGE_CHARS_MAX).chain("…".chars()).collect();
     }
     text
 }

@@ -76,6 +76,12 @@ fn second_machine_runs_nothing_with_buildbox_casd() {
 }
 
 #[test]
+fn signatures_are_kept_by_buildbox_casd() {
+    let Some(casd) = Casd::start() else { return };
+    super::trust::signed_results_are_shared_over(&casd.address);
+}
+
+#[test]
 fn buildbox_casd_that_was_killed_and_started_again_still_has_the_results() {
     let Some(casd) = Casd::start() else { return };
     let (counts, printed) = Machine::new().build(&casd.address, &["--remote-upload"]);

@@ -2,6 +2,7 @@
 
 mod casd;
 mod server;
+mod trust;
 mod wrong;
 
 use std::fs;
@@ -197,6 +198,10 @@ fn options_of_a_server_need_one() {
             "it begins with grpc://, or with grpcs:// for TLS",
         ),
         (&["run", "--remote-cache=grpc://x", "--remote-header=x", "true"], "this is no NAME=VALUE"),
+        (
+            &["run", "--remote-cache=grpc://x", "--remote-certificates=x.pem", "true"],
+            "certificates are of use only with TLS: grpcs://",
+        ),
     ] {
         let output = machine.0.belljar(args);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));

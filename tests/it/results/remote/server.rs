@@ -9,6 +9,7 @@ use std::time::Duration;
 use bazel_remote_apis::build::bazel::remote::execution::v2 as api;
 use bazel_remote_apis::google::bytestream as bytes;
 use bazel_remote_apis::google::rpc;
+use belljar::results::Trace;
 use futures_util::{Stream, StreamExt, stream};
 use sha2::{Digest, Sha256};
 use tonic::transport::Server as Transport;
@@ -30,10 +31,14 @@ pub enum Fault {
     Lost,
     /// All contents are these, and so are their digests.
     Garbage,
+    /// Traces are made up from right ones: what a process writes is another text, and all digests fit.
+    Lies,
     /// Every action has the result of any other one.
     Mixed,
     /// It answers after a minute.
     Slow,
+    /// It answers after a tenth of a second.
+    Sluggish,
     /// It refuses to be read.
     Denied,
     /// It takes nothing.
@@ -155,6 +160,10 @@ impl Services {
                 tokio::time::sleep(Duration::from_mins(1)).await;
                 Ok(())
             }
+            Fault::Sluggish => {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                Ok(())
+            }
             Fault::Denied => Err(Status::permission_denied("you may not read this")),
             _ => Ok(()),
         }
@@ -171,6 +180,32 @@ impl Services {
             Fault::Garbage => Some(GARBAGE.to_vec()),
             _ => known,
         }
+    }
+}
+
+impl Services {
+    /// The digest of a trace like the one with `digest`, of a process that wrote lies.
+    fn lie(&self, digest: &str) -> api::Digest {
+        let mut contents = self.contents.lock().unwrap();
+        let Some(mut trace) = Trace::from_bytes(&contents[digest]) else {
+            // The marker of a module.
+            return api::Digest {
+                hash: digest.to_owned(),
+                size_bytes: contents[digest].len() as i64,
+            };
+        };
+        for span in trace.calls.iter_mut().flat_map(|call| &mut call.inputs) {
+            for (text, lie) in [(b"text", b"lies"), (b"TEXT", b"LIES")] {
+                let bytes = &mut span.bytes.0;
+                while let Some(at) = bytes.windows(4).position(|window| window == text) {
+                    bytes[at..at + 4].copy_from_slice(lie);
+                }
+            }
+        }
+        let bytes = trace.to_bytes();
+        let made_up = api::Digest { hash: hash(&bytes), size_bytes: bytes.len() as i64 };
+        contents.insert(made_up.hash.clone(), bytes);
+        made_up
     }
 }
 
@@ -227,6 +262,7 @@ impl api::action_cache_server::ActionCache for Services {
                 Fault::Garbage => {
                     *digest = api::Digest { hash: hash(GARBAGE), size_bytes: 5000 };
                 }
+                Fault::Lies => *digest = self.lie(&digest.hash),
                 _ => {}
             }
         }

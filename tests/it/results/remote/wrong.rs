@@ -13,8 +13,12 @@ const TIME_MAX: Duration = Duration::from_secs(40);
 
 /// What the build of a machine reports, which uses the server at `address`.
 fn build(address: &str) -> Value {
+    build_within(address, "--remote-timeout=500ms")
+}
+
+fn build_within(address: &str, timeout: &str) -> Value {
     let machine = Machine::new();
-    let args = ["sh", "--apply", "--remote-upload", "--remote-timeout=500ms", "build.sh"];
+    let args = ["sh", "--apply", "--remote-upload", timeout, "build.sh"];
     let started = Instant::now();
     let (report, printed, said) = machine.run(address, &args);
     assert!(started.elapsed() < TIME_MAX, "{said}");
@@ -26,7 +30,7 @@ fn build(address: &str) -> Value {
 #[test]
 fn wrong_servers_never_cost_a_run() {
     let right = Server::start(Fault::None);
-    assert_eq!(build(&right.address)["uploaded"], 21);
+    assert_eq!(build_within(&right.address, "--remote-timeout=30s")["uploaded"], 21);
     for (fault, error) in [
         (Fault::Contents, "other contents than"),
         (Fault::Length(-1), "a file of -1 bytes"),
@@ -43,11 +47,27 @@ fn wrong_servers_never_cost_a_run() {
         assert_eq!(remote["fetched"], 0, "{fault:?}");
     }
     for fault in [Fault::Lost, Fault::Garbage, Fault::Mixed] {
-        let remote = build(&right.turned(fault).address);
+        let remote = build_within(&right.turned(fault).address, "--remote-timeout=30s");
         assert_eq!(remote["error"], Value::Null, "{fault:?}");
         // A trace of the same action may be the right one all the same.
         assert!(remote["fetched"] == 0 || fault == Fault::Mixed, "{fault:?}");
     }
+}
+
+/// Each answer comes in time, and all of them take longer than the build without them.
+#[test]
+fn server_that_costs_more_than_it_saves_is_not_asked_any_more() {
+    let right = Server::start(Fault::None);
+    let (counts, printed) = Machine::new().build(&right.address, &["--remote-upload"]);
+    assert_eq!(counts, [0, 21, 0, 21]);
+    let server = right.turned(Fault::Sluggish);
+    let args = ["sh", "--apply", "--remote-timeout=500ms", "build.sh"];
+    let (report, same, said) = Machine::new().run(&server.address, &args);
+    assert_eq!(printed, same);
+    assert!(said.contains("asking took 0."), "{said}");
+    assert!(said.contains("so no more are asked for"), "{said}");
+    assert!(server.requests() < 20, "{} requests", server.requests());
+    assert_ne!(report["results"]["misses"], 0);
 }
 
 #[test]

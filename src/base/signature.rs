@@ -1,5 +1,5 @@
-//! Keys and signatures of toolchains, in the formats of minisign: what is signed is the text of a manifest. Signatures and
-//! public keys come from others: they are taken only in the form in which minisign writes them, so that there is one text
+//! Keys and signatures in the formats of minisign: of toolchains, where the text of a manifest is signed, and of results
+//! on a server. Signatures and public keys come from others: they are taken only in the form in which minisign writes them, so that there is one text
 //! for each.
 
 use std::fmt;
@@ -11,7 +11,7 @@ use blake2::{Blake2b512, Digest as _};
 use minisign::{KeyPair, SecretKeyBox, SignatureBox};
 use ring::signature::Ed25519KeyPair;
 
-use super::manifest::SIGNATURE_BYTES_MAX;
+use super::SIGNATURE_BYTES_MAX;
 
 /// Longest text of a key, in bytes.
 pub const KEY_BYTES_MAX: u64 = 4 << 10;
@@ -218,10 +218,24 @@ impl Signature {
 }
 
 /// A key that signs.
+///
+/// ```
+/// use belljar::results::{SecretKeyText, SignatureError};
+///
+/// let wrong = SecretKeyText::parse("untrusted comment: a secret key\nRWR=\n");
+/// assert!(matches!(wrong, Err(SignatureError::NoSecretKey(_))));
+/// ```
 pub struct SecretKey {
     id: [u8; 8],
     pair: Ed25519KeyPair,
     public: PublicKey,
+}
+
+impl fmt::Debug for SecretKey {
+    // Without what is secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SecretKey").field(&self.public.id()).finish()
+    }
 }
 
 /// A secret key that may be encrypted.
