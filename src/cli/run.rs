@@ -443,6 +443,9 @@ fn note_not_hermetic(
     if !args.quiet && args.time.clock == ClockArg::Real {
         note!("belljar: note: with --clock real the run cannot be repeated exactly");
     }
+    if !args.quiet {
+        options::note_dense_times(&args.time);
+    }
     let ran = StartedNatives::from(children.map(NativeChildren::started).unwrap_or_default());
     if !args.quiet && !ran.is_empty() {
         note!("belljar: note: {ran}, {}", protection(args.profile));

@@ -310,6 +310,8 @@ struct Bridge {
     stdin: Stdin,
     /// The last bytes that it was given.
     given: VecDeque<u8>,
+    /// Whether it was told that its output cannot be written.
+    has_lost_output: bool,
 }
 
 /// State of the run's standard input, if the program reads that.
@@ -375,6 +377,7 @@ async fn process(image: NativeImage, mut guest: Guest) -> Ended {
         wants_input: has_input,
         stdin: Stdin::Unknown,
         given: VecDeque::new(),
+        has_lost_output: false,
     };
     let outcome = match bridge.live().await {
         Ok(outcome) => Ok(outcome),
@@ -481,12 +484,29 @@ impl Bridge {
                 Ok(count) if count > 0 => done += count as usize,
                 Err(Errno::Pipe) => return self.hang_up(fd),
                 Ok(_) => return Err(Leave::Error("its output is not accepted".to_owned())),
-                Err(errno) => {
-                    return Err(Leave::Error(format!("cannot write its output: {errno}")));
-                }
+                Err(errno) => return self.lose_output(fd, errno).await,
             }
         }
         Ok(())
+    }
+
+    /// Output `fd` cannot be written, because the disk is full, for instance. A pipe cannot say so: for the program it is
+    /// as if its reader had ended.
+    async fn lose_output(&mut self, fd: u32, errno: Errno) -> Result<(), Leave> {
+        if self.guest.machine().kernel_version() < 11 {
+            return Err(Leave::Error(format!("cannot write its output: {errno}")));
+        }
+        if !std::mem::replace(&mut self.has_lost_output, true) && fd != 2 {
+            let text = format!("belljar: cannot write the output of {}: {errno}\n", self.program);
+            let mut bytes = text.into_bytes();
+            let range = Range { start: 0, len: bytes.len() };
+            let told = self.guest.call("fd_write", |guest| {
+                guest.fd_write(2, &Buffers::new(&mut bytes, [range].into_iter().collect()))
+            });
+            // There is nowhere else to say it.
+            let _ = told.await?;
+        }
+        self.hang_up(fd)
     }
 
     /// Output `fd` has no reader any more.

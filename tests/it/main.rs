@@ -37,6 +37,7 @@ mod manifests;
 mod mcp;
 mod modules;
 mod native_children;
+mod native_readers;
 mod native_trees;
 mod outdated;
 mod overlay_differential;

@@ -20,13 +20,13 @@ use crate::support::replays::Belljar;
 use crate::support::{belljar, engine, skipped, stderr, stdout};
 
 /// A worktree, and a folder of native programs: `host-NAME` is the host's `NAME`.
-struct Place {
-    worktree: tempfile::TempDir,
+pub struct Place {
+    pub worktree: tempfile::TempDir,
     scratch: tempfile::TempDir,
 }
 
 impl Place {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let (worktree, scratch) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         std::fs::write(worktree.path().join("note.txt"), "one\ntwo\nthree\n").unwrap();
         let bin = scratch.path().join("bin");
@@ -39,11 +39,11 @@ impl Place {
         Self { worktree, scratch }
     }
 
-    fn tape(&self) -> PathBuf {
+    pub fn tape(&self) -> PathBuf {
         self.scratch.path().join("run.tape")
     }
 
-    fn command(&self, args: &[&str]) -> Belljar {
+    pub fn command(&self, args: &[&str]) -> Belljar {
         let mut dirs = vec![self.scratch.path().join("bin")];
         dirs.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap()));
         let mut command = belljar(self.worktree.path());
@@ -60,7 +60,7 @@ impl Place {
         self.call(&[&["sh", "--on-missing", "native"], options, &["-c", script]].concat())
     }
 
-    fn printed(&self, script: &str) -> String {
+    pub fn printed(&self, script: &str) -> String {
         let output = self.sh(&["--quiet"], script);
         assert_eq!(stderr(&output), "", "{script}");
         stdout(&output)
@@ -68,7 +68,7 @@ impl Place {
 
     /// Records a run of `words`, and replays it without programs of the host; returns its output, which the replay must
     /// repeat, and its tape.
-    fn replayed(&self, options: &[&str], words: &[&str], stdin: Stdio) -> (Output, String) {
+    pub fn replayed(&self, options: &[&str], words: &[&str], stdin: Stdio) -> (Output, String) {
         let tape = self.tape().display().to_string();
         let record = ["record", "--quiet", "--on-missing", "native", "--tape", &tape];
         let mut record = self.command(&[&record, options, &["--"], words].concat());
@@ -204,47 +204,6 @@ fn unread_file_input_is_available_after_the_run() {
         input.read_to_string(&mut left).unwrap();
         assert_eq!(left, rest, "{script}");
     }
-}
-
-/// Regression: the input of the loop was lost to a program whose reader had exited, and the program's actions on exit
-/// were not done.
-#[test]
-fn program_whose_reader_exits_ends_as_natively() {
-    let place = Place::new();
-    let endless = "host-sh -c 'while echo x; do :; done 2>/dev/null'";
-    let script =
-        format!("while read -r name; do echo $name; {endless} | head -n 1; done < note.txt");
-    let said = "one\nx\ntwo\nx\nthree\nx\n";
-    assert_eq!(place.printed(&script), said);
-    let ignoring = "host-sh -c 'trap \"\" PIPE; while echo x 2>/dev/null; do :; done; echo done > done; exit 5'";
-    let script = format!(
-        "{{ {ignoring} < /dev/null; echo $? > code; }} | head -n 1; cat code; {endless} | head -n 1"
-    );
-    let (recorded, _) = place.replayed(&[], &["sh", "-c", &script], Stdio::null());
-    assert_eq!(stdout(&recorded), "x\n5\nx\n");
-    assert_eq!(std::fs::read_to_string(place.worktree.path().join("done")).unwrap(), "done\n");
-}
-
-/// Regression: it learned that at the third write after.
-#[test]
-fn first_write_after_the_reader_has_exited_raises_sigpipe() {
-    let place = Place::new();
-    let writer = "host-sh -c 'echo ready; sleep 1; echo more; echo made > survived'";
-    let script =
-        format!("{{ {writer}; echo $? > code; }} | {{ read -r line; echo $line; }}; cat code");
-    let (recorded, _) = place.replayed(&[], &["sh", "-c", &script], Stdio::null());
-    assert_eq!(stdout(&recorded), "ready\n141\n");
-    assert!(!place.worktree.path().join("survived").exists());
-}
-
-/// Regression: a replay ended the program as soon as its reader exited.
-#[test]
-fn replay_ends_a_program_that_ignores_sigpipe_with_the_run() {
-    let place = Place::new();
-    let ignoring = "host-sh -c 'trap \"\" PIPE; while :; do echo x 2>/dev/null; sleep 0.05; done'";
-    let script = format!("{ignoring} | head -n 1 & host-sh -c 'sleep 0.5'; echo done");
-    let (recorded, _) = place.replayed(&[], &["sh", "-c", &script], Stdio::null());
-    assert_eq!(stdout(&recorded), "x\ndone\n");
 }
 
 /// Standard input stays open without data: the program ends without waiting for it.

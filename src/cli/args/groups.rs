@@ -124,7 +124,10 @@ pub struct RemoteArgs {
     pub remote_trust: Vec<String>,
 
     /// Sign what is uploaded with the secret key in this file; without --remote-trust, only what it signed is taken
-    #[arg(long, value_name = "FILE", env = "BELLJAR_REMOTE_SIGN", help_heading = "Results")]
+    #[arg(
+        long, value_name = "FILE", env = "BELLJAR_REMOTE_SIGN", value_parser = OsStringValueParser::new().map(PathBuf::from),
+        help_heading = "Results"
+    )]
     pub remote_sign: Option<PathBuf>,
 
     /// A file of certificates, in PEM, that are trusted for the server besides those of this system
@@ -132,6 +135,7 @@ pub struct RemoteArgs {
         long,
         value_name = "FILE",
         env = "BELLJAR_REMOTE_CERTIFICATES",
+        value_parser = OsStringValueParser::new().map(PathBuf::from),
         help_heading = "Results"
     )]
     pub remote_certificates: Option<PathBuf>,
@@ -160,7 +164,7 @@ pub struct TimeArgs {
         default_value = "host",
         // An empty variable is none.
         default_value_ifs([
-            ("remote_cache", ArgPredicate::Equals("".into()), None),
+            ("remote_cache", ArgPredicate::Equals("".into()), Some("host")),
             ("remote_cache", ArgPredicate::IsPresent, Some("content")),
         ]),
         help_heading = "Time and chance"

@@ -22,6 +22,8 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 pub fn header(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        // A variable that is set to nothing.
+        None if text.is_empty() => Ok((String::new(), String::new())),
         // Its value may be secret.
         _ => Err("this is no NAME=VALUE".to_owned()),
     }

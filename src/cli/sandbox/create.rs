@@ -52,6 +52,7 @@ pub fn run(args: &CreateArgs) -> Result<u8> {
         metadata,
     };
     before_opening_folders(&spec)?;
+    options::note_dense_times(&args.time);
     let programs = home.programs(&spec)?;
     let mut sandbox = Sandbox::provision(programs, spec)?;
     say_id(&home.create(args.id.as_deref(), &mut sandbox)?, args.json);

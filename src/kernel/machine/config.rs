@@ -35,7 +35,7 @@ use crate::kernel::vfs::{Layer, Mtimes, Source, TimeScale};
 ///   other calls, or that each read it once. The shell's `kill` reaches jobs that have ended, and
 ///   children that end while it waits for another one are there until they are asked for. A link text and the rest of the
 ///   path have one limit together; `fd_allocate` within a file does not set its time; arguments of processes count as
-///   memory with their bytes alone.
+///   memory with their bytes alone. A native program whose output cannot be written is not runnable.
 /// - 11: the present answers.
 pub const KERNEL_VERSION: u32 = 11;
 

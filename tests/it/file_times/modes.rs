@@ -106,6 +106,32 @@ fn an_early_clock_shows_each_content_at_a_time_of_its_own() {
     }
 }
 
+/// Two edits showed the same second in silence, and Python ran the old code.
+#[test]
+fn clock_without_room_for_the_times_of_files_is_noted() {
+    let place = Place::new();
+    place.edit("a", "1", 0);
+    let note = "there is no room for the times of files";
+    for (start, mtimes, is_noted) in [
+        ("1999-12-31T23:59:59Z", "host", true),
+        ("2000-01-01T00:00:00Z", "host", false),
+        ("@1", "content", true),
+        ("1971-01-01T00:00:00Z", "content", false),
+        ("@1", "fixed", false),
+    ] {
+        for command in ["sh -c true", "sandbox create"] {
+            let words = [command, "--start-at", start, "--mtimes", mtimes];
+            let words = if command == "sh -c true" {
+                [&["sh"], &words[1..], &["-c", "true"]].concat()
+            } else {
+                words.to_vec()
+            };
+            let said = stderr(&place.output(&words));
+            assert_eq!(said.contains(note), is_noted, "{words:?}: {said}");
+        }
+    }
+}
+
 #[test]
 fn verify_varies_directory_times() {
     let place = Place::new();

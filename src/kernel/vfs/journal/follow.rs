@@ -13,7 +13,7 @@ use super::{
     COMMITTED, DRAFT, Found, Journals, OnChanged, Recovered, Witness, dirs_of, name, new_id,
     sync_dirs,
 };
-use crate::base::disk::DiskError;
+use crate::base::disk::{self, DiskError};
 use crate::base::own::ExposedError;
 use crate::kernel::vfs::journal::plan::{Identity, Plan, Step};
 use crate::kernel::vfs::layer::Layer;
@@ -91,6 +91,28 @@ impl About<'_> {
                 && (!self.is_older_than(dir) || self.shows_in(dir))
         })
     }
+}
+
+/// Most entries of a directory among which one that was moved is searched for.
+const ENTRIES_MAX: usize = 1000;
+
+/// Directories of `found` that are not where they were, but above one of `folders`, or directly in one.
+pub(super) fn moved(found: &[Found], folders: &[&HostDir]) -> Vec<HostDir> {
+    let contents = found.iter().filter_map(|found| Some((found, found.content.as_ref().ok()?)));
+    let all = contents.flat_map(|(found, content)| abouts(found, content));
+    let missing: Vec<_> = all.filter(|about| about.open(folders).is_none()).collect();
+    if missing.is_empty() {
+        return Vec::new();
+    }
+    let mut near = Vec::new();
+    for folder in folders {
+        near.extend(folder.path().ancestors().skip(1).map(Path::to_owned));
+        // What cannot be listed cannot be searched.
+        near.extend(disk::list(folder.path()).unwrap_or_default().into_iter().take(ENTRIES_MAX));
+    }
+    near.retain(|path| disk::symlink_metadata(path).is_ok_and(|it| it.is_dir()));
+    let opened = near.iter().filter_map(|path| HostDir::open(path).ok());
+    opened.filter(|dir| missing.iter().any(|about| about.is(dir))).collect()
 }
 
 impl Found {

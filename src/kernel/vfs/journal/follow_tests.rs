@@ -43,6 +43,24 @@ fn directory_on_renumbered_device_is_recovered() {
     assert_eq!(scene.recover().unwrap(), []);
 }
 
+/// The directory was moved, and a directory in it, or the one that holds it now, was opened: what was half written was used.
+#[test]
+fn directory_that_was_moved_is_recovered_from_within_and_from_around_it() {
+    for is_within in [true, false] {
+        let mut scene = half_written();
+        let around = tempfile::tempdir().unwrap();
+        let moved = around.path().join("another name");
+        fs::rename(&scene.disk, &moved).unwrap();
+        scene.disk.clone_from(&moved);
+        let mut entries = fs::read_dir(&moved).unwrap().map(|entry| entry.unwrap().path());
+        let within = entries.find(|path| path.is_dir()).unwrap();
+        let opened = if is_within { within } else { around.path().to_owned() };
+        let recovered = recover(&opened, &scene.journals, OnChanged::Refuse).unwrap();
+        assert_eq!(recovered.len(), 1, "{}", opened.display());
+        assert!(!scene.is_new("taken back"));
+    }
+}
+
 /// Another disk may be mounted in the same place, and root directories of two disks can have the same inode
 /// number.
 #[test]

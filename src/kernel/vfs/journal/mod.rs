@@ -31,6 +31,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use self::error::{JournalError, failed};
+use self::follow::moved;
 use self::format::{BYTES_MAX, Content, JournalDefect, Root};
 use self::plan::{Identity, Plan, Step};
 use self::tree::Tree;
@@ -195,7 +196,7 @@ impl Journals {
     }
 
     /// Finishes or takes back what killed belljars had begun to write to `folder`, a directory in it, or one that
-    /// contains it. Waits for live ones.
+    /// contains it: where it was, or moved to a place above `folder` or directly in it. Waits for live ones.
     ///
     /// # Errors
     /// [`JournalError`]; except for `Refused`, nothing was changed.
@@ -206,11 +207,14 @@ impl Journals {
         witness: &dyn Witness,
     ) -> Result<Vec<Recovered>, JournalError> {
         // Without related journals the directory of journals need not be writable.
+        let all = self.found(false)?;
+        let moved = moved(&all, &[folder]);
         let may_concern =
             |found: &Found| found.content.is_err() || found.related(&[folder]).is_some();
-        if !self.found(false)?.iter().any(may_concern) {
+        if moved.is_empty() && !all.iter().any(may_concern) {
             return Ok(Vec::new());
         }
+        drop(all);
         self.settle(&[folder], on_changed, witness).map(|(_, recovered)| recovered)
     }
 
@@ -325,8 +329,11 @@ impl Journals {
         loop {
             let lock = self.lock(witness)?;
             let mut live = None;
-            for found in self.found(true)? {
-                let folder = found.related(folders);
+            let all = self.found(true)?;
+            let moved = moved(&all, folders);
+            let folders: Vec<&HostDir> = folders.iter().copied().chain(&moved).collect();
+            for found in all {
+                let folder = found.related(&folders);
                 if found.is_live && (folder.is_some() || found.content.is_err()) {
                     live = Some(folder.unwrap_or_default());
                     break;
@@ -334,7 +341,7 @@ impl Journals {
                 if folder.is_none() && found.content.is_ok() {
                     continue;
                 }
-                match self.follow(&found, folders, on_changed) {
+                match self.follow(&found, &folders, on_changed) {
                     Ok(here) => {
                         for recovered in &here {
                             witness.recovered(recovered);

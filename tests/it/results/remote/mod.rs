@@ -187,6 +187,37 @@ fn header_is_sent_with_each_request() {
     assert!(headers.iter().all(|value| value == "Bearer of bad news"), "{headers:?}");
 }
 
+/// As CI sets a variable that it does not know.
+#[test]
+fn empty_variable_names_no_server() {
+    let machine = Machine::new();
+    machine
+        .0
+        .write("times.sh", "[ in/1 -nt in/2 ] || [ in/2 -nt in/1 ] && echo times of the disk\n");
+    let later = fs::File::options().write(true).open(machine.0.tree().join("in/1")).unwrap();
+    later.set_modified(std::time::UNIX_EPOCH).unwrap();
+    let run = |variables: &[&str]| {
+        let mut command = crate::support::belljar(&machine.0.tree());
+        command.args(["sh", "times.sh"]);
+        for name in variables {
+            command.env(name, "");
+        }
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        stdout(&output)
+    };
+    let variables = [
+        "BELLJAR_REMOTE_CACHE",
+        "BELLJAR_REMOTE_TRUST",
+        "BELLJAR_REMOTE_SIGN",
+        "BELLJAR_REMOTE_UPLOAD",
+        "BELLJAR_REMOTE_HEADER",
+        "BELLJAR_REMOTE_CERTIFICATES",
+    ];
+    assert_eq!(run(&variables), run(&[]));
+    assert_eq!(run(&[]), "times of the disk\n");
+}
+
 #[test]
 fn options_of_a_server_need_one() {
     let machine = Machine::new();
