@@ -1,9 +1,28 @@
 //! One call of a tool.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::{Deserialize, Serialize};
 
 use crate::Interrupter;
+
+/// What a replay has to know of a call besides its answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Notes {
+    /// Of a new sandbox: how many the client had dropped before, and so may have had with the same id. See
+    /// [`super::tape::root_on_tape`].
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub dropped_before: u64,
+    /// A program reached the limit of the files of its sandbox.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_full: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
 
 /// One call of a tool: what ends it early, how far it is, and what the user agreed to. Clones are the same call.
 #[derive(Clone, Debug, Default)]
@@ -11,6 +30,7 @@ pub struct Call {
     interrupter: Interrupter,
     output_bytes: Arc<AtomicU64>,
     consent: Option<String>,
+    notes: Arc<Mutex<Notes>>,
 }
 
 /// What the user has to agree to before a tool goes on.
@@ -56,6 +76,12 @@ impl Call {
 
     pub(super) fn interrupter(&self) -> &Interrupter {
         &self.interrupter
+    }
+
+    /// What a tape has of it besides the answer.
+    pub(super) fn notes(&self) -> MutexGuard<'_, Notes> {
+        // They are whole between statements.
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn consent(&self) -> Option<&str> {

@@ -12,6 +12,7 @@ use super::budget::{Charge, Place};
 use super::call::{Call, CancelOnDrop};
 use super::error::{ErrorKind, ToolError};
 use super::outputs::Outputs;
+use super::secrets::Secrets;
 use super::server::Server;
 use super::tools::{self, Scene};
 use crate::base::ambient;
@@ -23,6 +24,8 @@ use crate::sandbox::{Sandbox, check_session_id};
 pub struct Client {
     pub(super) server: Arc<Server>,
     number: u64,
+    /// What its tape must not have.
+    pub(super) secrets: Arc<Secrets>,
     table: Mutex<Table>,
     calls: Semaphore,
 }
@@ -37,6 +40,7 @@ const NAME_CHARS_MAX: usize = 64;
 struct Table {
     slots: BTreeMap<String, Arc<Slot>>,
     made: u64,
+    dropped: u64,
 }
 
 /// A sandbox under a fair lock.
@@ -108,7 +112,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Client {
     pub(super) fn new(server: Arc<Server>, number: u64) -> Self {
         let calls = Semaphore::new(server.policy.bounds.calls_max as usize);
-        Self { server, number, table: Mutex::default(), calls }
+        Self { server, number, secrets: Arc::default(), table: Mutex::default(), calls }
     }
 
     /// Calls the tool `name` with `arguments`; returns its answer. Runs on blocking threads of tokio.
@@ -123,7 +127,11 @@ impl Client {
         arguments: Map<String, Value>,
         call: &Call,
     ) -> Result<Value, ToolError> {
-        let recorded = self.server.tape.is_some().then(|| Value::Object(arguments.clone()));
+        let recorded = self.server.tape.as_ref().map(|tape| {
+            let mut recorded = Value::Object(arguments.clone());
+            self.secrets.learn(&mut recorded, &tape.recorder());
+            recorded
+        });
         let refused = |error: ToolError| {
             let name: String = name.chars().take(NAME_CHARS_MAX).collect();
             self.record(&name, call, recorded.clone(), &Err(error.clone()));
@@ -201,7 +209,7 @@ impl Client {
         done: &Result<Value, ToolError>,
     ) {
         if let (Some(tape), Some(arguments)) = (&self.server.tape, arguments) {
-            tape.record(self.number, tool, call, arguments, done);
+            tape.record(self.number, &self.secrets, tool, call, arguments, done);
         }
     }
 
@@ -221,6 +229,16 @@ impl Client {
     pub(super) async fn skip_output(&self, id: &str) {
         if let Ok(mut held) = self.hold(id, &Call::new()).await {
             held.live().outputs.keep(Vec::new(), Vec::new(), u64::MAX);
+        }
+    }
+
+    /// Gives the sandbox `id` as much room for its files as it had when it was new, for a replay that leaves out that they
+    /// were written to the disk.
+    pub(super) async fn make_room(&self, id: &str) {
+        if let Ok(mut held) = self.hold(id, &Call::new()).await {
+            let files = held.sandbox().files();
+            let bytes = self.server.policy.bounds.upper_bytes_max;
+            files.set_upper_bytes_max(bytes.saturating_add(files.upper_bytes()));
         }
     }
 
@@ -291,7 +309,14 @@ impl Client {
 
     /// Forgets the sandbox `id`, which was dropped.
     pub(super) fn forget(&self, id: &str) {
-        locked(&self.table).slots.remove(id);
+        let mut table = locked(&self.table);
+        table.slots.remove(id);
+        table.dropped += 1;
+    }
+
+    /// How many of its sandboxes were dropped.
+    pub(super) fn dropped(&self) -> u64 {
+        locked(&self.table).dropped
     }
 
     /// Ends what runs in the sandbox `id`.

@@ -21,6 +21,7 @@ mod policy;
 mod policy_file;
 pub mod protocol;
 mod replay;
+mod secrets;
 mod server;
 mod tape;
 mod text;

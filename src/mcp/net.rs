@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 
+use super::secrets::Secrets;
 use super::tape::{CallTape, Request};
 use crate::host::{NetCall, NetCalls};
 use crate::tape::REDACTED;
@@ -13,6 +14,7 @@ use crate::tape::REDACTED;
 pub(super) struct Recorded {
     pub tape: CallTape,
     pub client: u64,
+    pub secrets: Arc<Secrets>,
     pub sandbox: String,
 }
 
@@ -24,7 +26,7 @@ impl NetCalls for Recorded {
     fn keep(&self, call: NetCall<'_>, answer: &str) {
         let NetCall { pid, name, params } = call;
         let request = Request { sandbox: self.sandbox.clone(), pid, params: params.clone() };
-        self.tape.record_request(self.client, name, request, answer);
+        self.tape.record_request(self.client, &self.secrets, name, request, answer);
     }
 }
 

@@ -7,13 +7,15 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::call::Call;
+use super::call::{Call, Notes};
 use super::client::{Client, NO_SANDBOX};
 use super::environment::{Environment, Loaded};
 use super::net::{TapedRequest, TapedRequests, Waiting};
 use super::policy::{Policy, PolicyError};
 use super::server::{Server, ServerError, Taped};
-use super::tape::{CAPABILITY, DROP, Params, Request, START, Start};
+use super::tape::{
+    CAPABILITY, DROP, DROPPED, Params, Request, START, Start, root_of_path, root_on_tape,
+};
 use crate::Overlay;
 use crate::kernel::vfs::{Applied, TapedTree, TapedTreeError};
 use crate::store::StoreError;
@@ -22,13 +24,18 @@ use crate::tape::{Kind, Payload, REDACTED, Record, TapeError, TapeReader, TapeSt
 /// Real time of a program in a replay, in milliseconds: where real time ended one, the call is left out.
 const TIMEOUT_MS: u64 = 3_600_000;
 
+/// Bytes of all sandboxes in a replay: calls for which too few were left are left out, and changes that were written to the
+/// disk still take some.
+const TOTAL_BYTES: u64 = u64::MAX / 2;
+
 /// A replay that reached the end of its tape.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReplayedCalls {
     /// Calls whose answers are equal.
     pub equal: u64,
     /// Calls that were not compared: they were cancelled or timed out, installed something, or depend on the disk after
-    /// changes were written to it, on other calls of the same moment, or on what the tape withholds.
+    /// changes were written to it, on other calls of the same moment, on what the tape withholds, or on whether folders of
+    /// two sandboxes are the same.
     pub left_out: u64,
 }
 
@@ -145,6 +152,7 @@ pub async fn replay(
             let start: Start = parsed(&params).map_err(wrong)?;
             let mut policy = Policy::of_texts(path, &start.texts)?;
             policy.bounds.timeout_ms_max = TIMEOUT_MS;
+            policy.bounds.total_bytes_max = TOTAL_BYTES;
             let requests = TapedRequests::default();
             let (tree, exact_names) = (tree.clone(), start.exact_names);
             let taped = Taped { tree, exact_names, requests: requests.clone() };
@@ -179,10 +187,12 @@ struct Replay {
     applied: BTreeSet<(u64, String)>,
     /// Sandboxes, by client, that have seen what the tape withholds, and forks of them.
     withheld: BTreeSet<(u64, String)>,
-    /// Sandboxes, by client, of whose directories the tape withholds something.
-    withheld_files: BTreeSet<(u64, String)>,
-    /// The sandbox, by client, whose directories a fork has: the tape names these by it.
-    roots: HashMap<(u64, String), (u64, String)>,
+    /// Roots on the tape below which it withholds something.
+    withheld_files: BTreeSet<String>,
+    /// The root on the tape of the directories of a sandbox, by client. Forks share it.
+    roots: HashMap<(u64, String), String>,
+    /// Roots of sandboxes that mount folders.
+    with_folders: BTreeSet<String>,
     /// Whether a call is withheld as a whole: any sandbox may have seen it.
     all_withheld: bool,
     /// Outputs that real time ended, by client and sandbox.
@@ -213,6 +223,7 @@ impl Replay {
             withheld: BTreeSet::new(),
             withheld_files: BTreeSet::new(),
             roots: HashMap::new(),
+            with_folders: BTreeSet::new(),
             all_withheld: false,
             cut: BTreeSet::new(),
             done: ReplayedCalls::default(),
@@ -226,23 +237,32 @@ impl Replay {
         params: Params,
         expected: Option<Value>,
     ) -> Result<(), CallReplayError> {
-        let Params { client: number, arguments, consent, .. } = params;
+        let Params { client: number, arguments, consent, notes, .. } = params;
         let server = self.server.clone();
         let client = self.clients.entry(number).or_insert_with(|| server.connect_as(number));
         let client = client.clone();
-        let Value::Object(mut words) = arguments.clone() else { return Ok(()) };
-        if tool == DROP && expected == Some(Value::Null) {
+        let Value::Object(mut words) = arguments.clone() else {
+            self.leave_out_withheld();
+            return Ok(());
+        };
+        if tool == DROP && expected == Some(DROPPED) {
             // It may have been dropped by a call as well.
             let _ = client.call("sandbox_drop", words, &Call::new()).await;
             return Ok(());
         }
         let id = arguments.get("sandbox").and_then(Value::as_str).unwrap_or_default();
         let requests = self.waiting.remove(&(number, id.to_owned())).unwrap_or_default();
-        self.note_root(number, tool, expected.as_ref());
+        self.note_root(number, tool, notes, expected.as_ref());
         let is_withheld = self.note_withheld(number, &arguments, &requests, expected.as_ref());
         let expected = expected.unwrap_or_default();
         let mut plan = self.plan(number, tool, &arguments, &expected);
         if plan == Plan::Compare && is_withheld {
+            plan = Plan::Make;
+        }
+        let sandbox = (number, id.to_owned());
+        if plan == Plan::Compare && notes.is_full && self.applied.contains(&sandbox) {
+            // What was written to the disk takes room here, so the limit is another one from now on.
+            self.withheld.insert(sandbox);
             plan = Plan::Make;
         }
         self.requests.begin(requests);
@@ -250,12 +270,16 @@ impl Replay {
             if expected.get("undone") == Some(&Value::Bool(true)) {
                 self.leave_out_output(number, &client, &arguments, &expected).await;
             }
+            if tool == "sandbox_apply" && expected.get("error").is_none() {
+                client.make_room(id).await;
+            }
             self.done.left_out += 1;
             return Ok(());
         }
         keep_id(&mut words, &expected);
         words.remove("timeout_ms");
         let call = consent.map_or_else(Call::new, Call::consented);
+        *call.notes() = notes;
         let found = match client.call(tool, words, &call).await {
             Ok(answer) => answer,
             Err(error) => error.to_json(),
@@ -288,34 +312,54 @@ impl Replay {
         else {
             return;
         };
-        if let Some(sandbox) = sandbox_at(path).filter(|_| record.seems_withheld()) {
-            self.withheld_files.insert(sandbox);
+        if let Some(root) = root_of_path(path).filter(|_| record.seems_withheld()) {
+            self.withheld_files.insert(root.to_owned());
         }
     }
 
-    /// Notes whose directories a new sandbox has.
-    fn note_root(&mut self, client: u64, tool: &str, expected: Option<&Value>) {
+    /// Notes whose directories a new sandbox has, and forgets an earlier one that had its id.
+    fn note_root(&mut self, client: u64, tool: &str, notes: Notes, expected: Option<&Value>) {
         let named = |field: &str| {
             let id = expected.and_then(|expected| expected.get(field)).and_then(Value::as_str);
             id.map(|id| (client, id.to_owned()))
         };
-        match (tool, named("sandbox"), named("origin")) {
+        let (made, root) = match (tool, named("sandbox"), named("origin")) {
             ("sandbox_create", Some(made), _) => {
-                // The id may have been that of a fork.
-                self.roots.remove(&made);
+                let root = root_on_tape(client, &made.1, notes.dropped_before);
+                let mounts = expected.and_then(|expected| expected.get("mounts")?.as_array());
+                if mounts.is_some_and(|all| all.iter().any(|it| it.get("folder").is_some())) {
+                    self.with_folders.insert(root.clone());
+                }
+                (made, root)
             }
             ("sandbox_fork", Some(made), Some(origin)) => {
-                let root = self.roots.get(&origin).cloned().unwrap_or(origin);
-                self.roots.insert(made, root);
+                let root = self.root_of(&origin);
+                (made, root)
             }
-            _ => {}
-        }
+            _ => return,
+        };
+        self.applied.remove(&made);
+        self.withheld.remove(&made);
+        self.cut.retain(|(client, id, _)| (*client, id) != (made.0, &made.1));
+        self.roots.insert(made, root);
+    }
+
+    /// The root on the tape of the directories of a sandbox.
+    fn root_of(&self, sandbox: &(u64, String)) -> String {
+        let none = || root_on_tape(sandbox.0, &sandbox.1, 0);
+        self.roots.get(sandbox).cloned().unwrap_or_else(none)
     }
 
     /// Whether the tape withholds something that the sandbox `id` may have seen.
     fn has_seen_withheld(&self, id: &(u64, String)) -> bool {
-        let root = self.roots.get(id).unwrap_or(id);
-        self.withheld.contains(id) || self.withheld_files.contains(root)
+        self.withheld.contains(id) || self.withheld_files.contains(&self.root_of(id))
+    }
+
+    /// Whether two sandboxes mounted folders of the host on their own. The tape does not say which of these are the same,
+    /// nor what changed in them in between.
+    fn have_other_folders(&self, one: &(u64, String), other: &(u64, String)) -> bool {
+        let roots = [self.root_of(one), self.root_of(other)];
+        roots[0] != roots[1] && roots.iter().any(|root| self.with_folders.contains(root))
     }
 
     /// Returns whether a call depends on what the tape withholds, and notes that later ones of its sandboxes do, too.
@@ -363,7 +407,8 @@ impl Replay {
             }
             ("sandbox_diff", _) if self.applied.contains(&named("sandbox")) => Plan::LeaveOut,
             ("sandbox_compare", _)
-                if ["before", "after"].iter().any(|id| self.applied.contains(&named(id))) =>
+                if ["before", "after"].iter().any(|id| self.applied.contains(&named(id)))
+                    || self.have_other_folders(&named("before"), &named("after")) =>
             {
                 Plan::LeaveOut
             }
@@ -401,13 +446,6 @@ impl Replay {
         self.cut.insert((number, id.to_owned(), output));
         client.skip_output(id).await;
     }
-}
-
-/// The sandbox, by client, whose directory has the path `path` on a tape.
-fn sandbox_at(path: &str) -> Option<(u64, String)> {
-    let (client, below) = path.strip_prefix("/mcp/")?.split_once('/')?;
-    let (id, _) = below.split_once('/')?;
-    Some((client.parse().ok()?, id.to_owned()))
 }
 
 /// Gives a new sandbox the id that it had.

@@ -196,12 +196,16 @@ impl Server {
     }
 
     /// What keeps the requests of the programs of a sandbox on the tape, or answers them from it.
-    pub(super) fn net_calls(&self, client: u64, sandbox: &str) -> Option<Arc<dyn NetCalls>> {
+    pub(super) fn net_calls(&self, client: &Client, sandbox: &str) -> Option<Arc<dyn NetCalls>> {
         if let Roots::Taped(Taped { requests, .. }) = &self.roots {
             return Some(Arc::new(requests.clone()));
         }
-        let (tape, sandbox) = (self.tape.clone()?, sandbox.to_owned());
-        Some(Arc::new(Recorded { tape, client, sandbox }))
+        Some(Arc::new(Recorded {
+            tape: self.tape.clone()?,
+            client: client.number(),
+            secrets: client.secrets.clone(),
+            sandbox: sandbox.to_owned(),
+        }))
     }
 
     /// Opens the directory at `path` in `folder` of the policy, beneath the open handle of that; on a tape it is at

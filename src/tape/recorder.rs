@@ -6,12 +6,15 @@ use std::hash::Hasher;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use serde_json::Value;
+
 use super::desync::Desync;
 use super::pack::PACKED_BYTES_MAX;
 use super::payload::{INLINE_BYTES_MAX, Payload};
 use super::record::{Kind, Phase, Record};
 use super::redact::Redaction;
 use super::store::Content;
+use super::texts::withhold_in_json;
 use crate::base::digest::{Digest, DigestHasher};
 use crate::base::disk::DiskError;
 use crate::store::StoreError;
@@ -275,6 +278,18 @@ impl Recorder {
         Self::payload_after(&mut self.lock(), &[], bytes)
     }
 
+    /// `value` as a payload of JSON text. Each string in it is redacted on its own, so that a secret takes nothing else
+    /// with it.
+    pub fn json_payload(&self, mut value: Value) -> Payload {
+        let mut state = self.lock();
+        withhold_in_json(&mut value, &state.redaction);
+        let text = value.to_string();
+        if text.len() <= INLINE_BYTES_MAX {
+            return Payload::Inline { text };
+        }
+        Self::stored(&mut state, text.as_bytes())
+    }
+
     /// Like [`Recorder::payload`], for bytes of the stream `fd` of the process `pid`, where a
     /// secret may come in pieces. The pieces before it was recognized are on the tape, later ones
     /// are not.
@@ -301,9 +316,14 @@ impl Recorder {
             let withheld_by = Some(rule.to_owned());
             return Payload::Stored { content_hash: Digest::of(bytes), len_bytes, withheld_by };
         }
+        Self::stored(state, bytes)
+    }
+
+    /// `bytes`, which hold no secret, as a payload in the store.
+    fn stored(state: &mut State, bytes: &[u8]) -> Payload {
         let content_hash = Digest::of(bytes);
         Self::keep(state, content_hash, bytes);
-        Payload::Stored { content_hash, len_bytes, withheld_by: None }
+        Payload::Stored { content_hash, len_bytes: bytes.len() as u64, withheld_by: None }
     }
 
     /// Stores the content of the file `path` unless it contains a secret. A content that is too long for a
@@ -421,6 +441,11 @@ impl Recorder {
             let kept = state.sink.keep_bytes(digest, bytes);
             state.attempt(kept);
         }
+    }
+
+    /// Whether the values of variables with this name are secret.
+    pub fn is_secret_name(&self, name: &str) -> bool {
+        self.lock().redaction.is_secret_name(name)
     }
 
     /// The variable `NAME=value`, redacted.

@@ -16,6 +16,24 @@ const SECRET_NAMES: &str = r"(?i-u)passw|passphrase|secret|token|credential|cook
 /// [`SECRET_NAMES`] before version 1.3, which took `PWD` for a password.
 const SECRET_NAMES_BEFORE_1_3: &str = r"(?i-u)passw|passphrase|secret|token|credential|cookie|api_?key|private_?key|(^|_)(key|auth|authorization|session_id|pass|pwd|pat)($|_)";
 
+/// What stands in rules in place of these names.
+///
+/// A secret starts where a word does, or after an escape, whose last letter or digit is no part of the word: `\n` in JSON
+/// and in programs, `\x1b`, `\u000a`, `%20`, the end of a color of a terminal. The escape itself stays.
+const PARTS: &[(&str, &str)] = &[
+    (
+        "<start>",
+        r"(?:\b|\\[abefnrtv]|\\[0-7]{1,3}|\\x[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|%[0-9A-Fa-f]{2}|\[[0-9;]*[mK])",
+    ),
+    ("<slashes>", r"(?://|\\/\\/)"),
+];
+
+/// [`PARTS`] before version 1.16, which knew no escapes.
+const PARTS_BEFORE_1_16: &[(&str, &str)] = &[("<start>", r"\b"), ("<slashes>", "//")];
+
+/// The group of a rule that is the secret. Default: all that it matches.
+const SECRET_GROUP: &str = "secret";
+
 /// Matches secrets in text, by name of the rule. ASCII only: Unicode tables would cost more than
 /// recording.
 const SECRET_TEXTS: &[(&str, &str)] = &[
@@ -24,12 +42,15 @@ const SECRET_TEXTS: &[(&str, &str)] = &[
         "private-key",
         r"(?-u)-----BEGIN [A-Z ]*PRIVATE KEY( BLOCK)?-----((?s:.)*?-----END [A-Z ]*PRIVATE KEY( BLOCK)?-----|[A-Za-z0-9+/=:,\\\s-]*)",
     ),
-    ("bearer-token", r"(?i-u)\bbearer [a-z0-9._~+/-]{16,}=*"),
-    ("api-key", r"(?-u)\bsk-[A-Za-z0-9_-]{20,}"),
-    ("aws-access-key", r"(?-u)\b(AKIA|ASIA)[A-Z0-9]{16}\b"),
-    ("github-token", r"(?-u)\b(gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{22,})"),
-    ("slack-token", r"(?-u)\bxox[abeoprs]-[A-Za-z0-9-]{10,}"),
-    ("url-password", r"(?-u)://[^/\s:@]*:[^/\s@]+@"),
+    ("bearer-token", r"(?i-u)<start>(?<secret>bearer [a-z0-9._~+/-]{16,}=*)"),
+    ("api-key", r"(?-u)<start>(?<secret>sk-[A-Za-z0-9_-]{20,})"),
+    ("aws-access-key", r"(?-u)<start>(?<secret>(AKIA|ASIA)[A-Z0-9]{16})\b"),
+    (
+        "github-token",
+        r"(?-u)<start>(?<secret>gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{22,})",
+    ),
+    ("slack-token", r"(?-u)<start>(?<secret>xox[abeoprs]-[A-Za-z0-9-]{10,})"),
+    ("url-password", r"(?-u):<slashes>[^/\s:@]*:[^/\s@]+@"),
 ];
 
 /// A rule is not a valid regular expression.
@@ -67,14 +88,25 @@ impl Rule {
         let compile = || Regex::new(&self.pattern).expect("it was compiled as part of the set");
         self.regex.get_or_init(compile)
     }
+
+    /// The secrets in `bytes`.
+    fn secrets(&self, bytes: &[u8]) -> Vec<Range<usize>> {
+        let regex = self.regex();
+        // Groups cost more than the match.
+        if regex.captures_len() == 1 {
+            return regex.find_iter(bytes).map(|found| found.range()).collect();
+        }
+        let all = regex.captures_iter(bytes);
+        let secret = all.filter_map(|found| found.name(SECRET_GROUP).or_else(|| found.get(0)));
+        secret.map(|found| found.range()).collect()
+    }
 }
 
 impl Default for Redaction {
     /// The built-in rules: values of variables with names such as `API_KEY`, `GITHUB_TOKEN`,
     /// `DB_PASSWORD`; private keys, bearer tokens, keys of well-known services, passwords in URLs.
     fn default() -> Self {
-        let rules = SECRET_TEXTS.iter().map(|(name, pattern)| (*name, *pattern));
-        Self::with_rules(rules).expect("the built-in rules are valid")
+        Self::built_in(PARTS)
     }
 }
 
@@ -84,9 +116,22 @@ impl Redaction {
         Self { secret_names: None, rules: Vec::new(), any: RegexSet::empty() }
     }
 
+    /// The built-in rules, made of `parts`.
+    fn built_in(parts: &[(&str, &str)]) -> Self {
+        let pattern = |pattern: &str| {
+            let place = |made: String, (name, part): &(&str, &str)| made.replace(name, part);
+            parts.iter().fold(pattern.to_owned(), place)
+        };
+        let rules: Vec<(&str, String)> =
+            SECRET_TEXTS.iter().map(|(name, text)| (*name, pattern(text))).collect();
+        Self::with_rules(rules.iter().map(|(name, pattern)| (*name, &**pattern)))
+            .expect("the built-in rules are valid")
+    }
+
     /// The built-in rules of tapes of `version`, so that a replay withholds the same.
     pub fn of_version(version: Version) -> Self {
-        let mut rules = Self::default();
+        let is_before_1_16 = (version.major, version.minor) < (1, 16);
+        let mut rules = Self::built_in(if is_before_1_16 { PARTS_BEFORE_1_16 } else { PARTS });
         if (version.major, version.minor) < (1, 3) {
             rules.secret_names = Regex::new(SECRET_NAMES_BEFORE_1_3).ok();
         }
@@ -94,7 +139,7 @@ impl Redaction {
     }
 
     /// `rules` of a name and a regular expression each, in addition to the rule for names of
-    /// variables.
+    /// variables. The secret is what a rule's group `secret` matches, or without one the whole match.
     ///
     /// # Errors
     /// [`BadRule`].
@@ -163,7 +208,7 @@ impl Redaction {
     /// The secrets in `bytes` with the index of their rule, rule by rule.
     fn secrets<'a>(&'a self, bytes: &'a [u8]) -> impl Iterator<Item = (usize, Range<usize>)> + 'a {
         let of_rule = move |rule: usize| {
-            self.rules[rule].regex().find_iter(bytes).map(move |found| (rule, found.range()))
+            self.rules[rule].secrets(bytes).into_iter().map(move |range| (rule, range))
         };
         let found = self.any.matches(bytes).into_iter().flat_map(of_rule);
         found.filter(|(_, range)| !range.is_empty())
@@ -181,7 +226,8 @@ impl Redaction {
         *variable = self.redact_variable(variable);
     }
 
-    fn is_secret_name(&self, name: &str) -> bool {
+    /// Whether the values of variables with this name are secret.
+    pub(super) fn is_secret_name(&self, name: &str) -> bool {
         self.secret_names.as_ref().is_some_and(|names| names.is_match(name.as_bytes()))
     }
 
@@ -239,11 +285,54 @@ mod tests {
         }
     }
 
+    /// Regression: the letter of an escape hid the start of the word after it, so that secrets on a line of their own in
+    /// JSON text stayed on tapes.
+    #[test]
+    fn secret_after_an_escape_is_redacted() {
+        let rules = Redaction::default();
+        let secrets = [
+            "AKIAIOSFODNN7EXAMPLE",
+            "ghp_0123456789abcdefghijABCDEFGHIJ012345",
+            "github_pat_0123456789abcdefghijAB",
+            "xoxb-123456789012-abcdefghijkl",
+            "sk-abcdefghijklmnopqrstuvwxyz0123",
+            "Bearer abcdefghijklmnop1234",
+        ];
+        let escapes =
+            ["\n", r"\n", r"\\n", r"\t", r"\r\n", r"\u000a", r"\x0a", r"\012", r"\0", "%20"];
+        let colors = ["\u{1b}[0;31m", r"\u001b[31m", r"\033[m\033[K"];
+        for (secret, escape) in secrets
+            .iter()
+            .flat_map(|secret| escapes.iter().chain(&colors).map(move |it| (secret, it)))
+        {
+            let text = format!("first{escape}{secret}{escape}next");
+            assert_eq!(rules.redact(&text), format!("first{escape}[redacted]{escape}next"));
+            assert!(rules.find(text.as_bytes()).is_some(), "{text}");
+            // In pieces, of which the first ends within the escape.
+            let (before, rest) = text.split_at("first".len() + escape.len() - 1);
+            let expected = format!("{}[redacted]{escape}next", &escape[escape.len() - 1..]);
+            assert_eq!(rules.redact_after(before.as_bytes(), rest), expected, "{text}");
+            assert!(rules.find_across(before.as_bytes(), rest.as_bytes()).is_none(), "{text}");
+        }
+        for text in [
+            "a risk-assessment-of-everything",
+            "XAKIAIOSFODNN7EXAMPLE",
+            "forbearer abcdefghijklmnop1234",
+        ] {
+            assert_eq!(rules.redact(text), text);
+        }
+        // A replay of an older tape gets what is on it.
+        let before = Redaction::of_version(Version { major: 1, minor: 15 });
+        assert_eq!(before.redact(r"\nAKIAIOSFODNN7EXAMPLE"), r"\nAKIAIOSFODNN7EXAMPLE");
+        assert_eq!(before.redact("\nAKIAIOSFODNN7EXAMPLE"), "\n[redacted]");
+    }
+
     #[test]
     fn url_password_is_redacted_without_a_user_or_with_a_colon() {
         let rules = Redaction::default();
         assert_eq!(rules.redact("redis://:hunter2@db/0"), "redis[redacted]db/0");
         assert_eq!(rules.redact("http://me:a:b@host"), "http[redacted]host");
+        assert_eq!(rules.redact(r"http:\/\/me:pw@host"), "http[redacted]host");
         for url in ["http://host:80/@x", "http://[::1]:80/", "git://host:9 me@host"] {
             assert_eq!(rules.redact(url), url);
         }

@@ -218,6 +218,55 @@ fn secret_written_in_pieces_is_redacted_once_recognised() {
     assert!(matches!(more, Payload::Stored { withheld_by: None, .. }));
 }
 
+/// Regression: the letter of an escape hid the start of a secret in JSON text of calls and in arguments of programs.
+#[test]
+fn secrets_after_escapes_are_redacted_in_all_texts() {
+    const SECRET: &str = "AKIAIOSFODNN7EXAMPLE";
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.tape");
+    let script = format!(r"printf 'a\n{SECRET}\t'");
+    let json = serde_json::json!({ "text": format!("a\n{SECRET}\n"), "script": script });
+    let json = json.to_string();
+    let mut header = Header::new(5);
+    header.argv = vec!["sh".to_owned(), "-c".to_owned(), script.clone()];
+    let redaction = Redaction::default();
+    let tape = FileTape::create(&path, &header.without_secrets(&redaction), BYTES_MAX).unwrap();
+    let recorder = Recorder::new(tape, redaction);
+    let call = |params: &str| Kind::HostCall {
+        pid: Some(1),
+        capability: "notes".to_owned(),
+        operation: "add".to_owned(),
+        params: recorder.payload(params.as_bytes()),
+        done_as: None,
+        result: recorder.payload(params.as_bytes()),
+        answered_by: None,
+        amended: false,
+    };
+    recorder.push(call(&json));
+    recorder.push(call(&format!("{json}{}", " ".repeat(5000))));
+    let long = serde_json::json!([SECRET, "x".repeat(5000)]);
+    recorder.push(write(1, recorder.json_payload(long)));
+    let spawn = serde_json::json!({
+        "kind": "process_spawn", "pid": 1, "program": "sh", "args": ["-c", script], "env": [], "mode": "builtin",
+        "preopens": [], "stdin": "empty",
+    });
+    recorder.push(serde_json::from_value(spawn).unwrap());
+    recorder.finish().unwrap();
+
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(!text.contains(SECRET), "{text}");
+    let tape = Tape::load(&path).unwrap();
+    let Kind::HostCall { params: Payload::Inline { text }, .. } = &tape.records[0].kind else {
+        panic!("{:?}", tape.records[0])
+    };
+    assert_eq!(text, &json.replace(SECRET, "[redacted]"));
+    let Kind::HostCall { params, .. } = &tape.records[1].kind else { panic!() };
+    assert!(matches!(params, Payload::Stored { withheld_by: Some(_), .. }), "{params:?}");
+    // JSON that is redacted text by text is not withheld.
+    let Kind::StreamWrite { bytes, .. } = &tape.records[2].kind else { panic!() };
+    assert!(tape.payload(bytes).unwrap().starts_with(br#"["[redacted]","xxx"#));
+}
+
 /// Regression: the error named a damaged store.
 #[test]
 fn a_file_that_changes_while_it_is_recorded_is_named() {

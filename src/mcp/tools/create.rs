@@ -18,6 +18,7 @@ use crate::mcp::client::{Live, Mounted};
 use crate::mcp::error::ToolError;
 use crate::mcp::outputs::Outputs;
 use crate::mcp::server::{OpenedFolder, Server};
+use crate::mcp::tape::root_on_tape;
 use crate::sandbox::{
     Directories, Directory, FilesystemAccess, MEMORY_DIR, MountSource, OUTPUTS_DIR, Sandbox,
     SandboxMount, SandboxSpec,
@@ -100,7 +101,12 @@ impl Tool for Create {
         let place = server.budget.place()?;
         let charge = server.budget.charge(0)?;
         let id = scene.client.new_id(self.id);
-        let at_on_tape = format!("/mcp/{}/{id}", scene.client.number());
+        if server.tape.is_some() {
+            scene.call.notes().dropped_before = scene.client.dropped();
+        }
+        // A replay has it from the tape.
+        let dropped_before = scene.call.notes().dropped_before;
+        let at_on_tape = root_on_tape(scene.client.number(), &id, dropped_before);
         let (folders, opened) = mounted(&self.folders, &server, &at_on_tape)?;
         let spec = SandboxSpec {
             session_id: String::new(),

@@ -101,7 +101,7 @@ impl Tool for Exec {
         let id = self.sandbox.clone();
         let answer_bytes = server.policy.bounds.answer_bytes(self.max_bytes, STREAM_BYTES);
         let (mut request, stdin) = self.request(&server)?;
-        let net_calls = server.net_calls(scene.client.number(), &id);
+        let net_calls = server.net_calls(scene.client, &id);
         let held = scene.sandbox(&id)?;
         reserve(held, &server)?;
         let live = held.live();
@@ -120,8 +120,9 @@ impl Tool for Exec {
         let virtual_time = live.sandbox.elapsed().saturating_sub(elapsed);
         let missing_programs = live.sandbox.machine().missing_programs().to_vec();
         // Where real time ends a program differs from run to run, and so would what follows.
-        let is_undone =
-            call.is_cancelled() || live.sandbox.machine().limits_hit().contains(&Limit::Timeout);
+        let limits_hit = live.sandbox.machine().limits_hit();
+        let is_undone = call.is_cancelled() || limits_hit.contains(&Limit::Timeout);
+        call.notes().is_full = limits_hit.contains(&Limit::Upper);
         if is_undone {
             live.sandbox = before;
         }

@@ -190,11 +190,11 @@ impl RemoteCache {
         statistics
     }
 
-    /// What `look_up` finds, unless lookups have cost too much; `saves` says how much time it saves.
+    /// What `look_up` finds, unless lookups have cost too much; `saving` says how much time it saves.
     fn balanced<T: Default>(
         &self,
         look_up: impl FnOnce() -> T,
-        saves: impl FnOnce(&T) -> Duration,
+        saving: impl FnOnce(&T) -> Duration,
     ) -> T {
         // Each count is right by itself.
         let balance = || self.balance.lock().unwrap_or_else(PoisonError::into_inner);
@@ -205,7 +205,7 @@ impl RemoteCache {
         let found = look_up();
         let mut balance = balance();
         balance.waited += ambient::elapsed_since(started);
-        balance.saved = balance.saved.saturating_add(saves(&found));
+        balance.saved = balance.saved.saturating_add(saving(&found));
         if balance.waited > balance.saved.saturating_add(self.timeout) {
             balance.is_over = true;
             let (waited, saved) = (balance.waited, balance.saved);
@@ -240,8 +240,8 @@ impl RemoteCache {
 
 impl Shared for RemoteCache {
     fn find(&self, action: Action, answers: &[Answer]) -> Option<Trace> {
-        let saves = |found: &Option<Trace>| found.as_ref().map_or(Duration::ZERO, Trace::took);
-        self.balanced(|| self.look_up(action, answers), saves)
+        let saving = |found: &Option<Trace>| found.as_ref().map_or(Duration::ZERO, Trace::took);
+        self.balanced(|| self.look_up(action, answers), saving)
     }
 
     fn knows(&self, module: Digest) -> bool {

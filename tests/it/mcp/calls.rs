@@ -362,7 +362,7 @@ fn a_write_that_fails_changes_nothing() {
     assert!(wire.leave().success());
 
     // Left out are the three that reach the limit.
-    assert_eq!(replayed(&scene), (8, 3));
+    assert_eq!(scene.replayed(), (8, 3));
 }
 
 /// Regression: only a secret in an argument, an answer or a request was known, so that a replay failed without the content of
@@ -394,13 +394,5 @@ fn calls_after_a_file_with_a_secret_was_read_are_not_compared() {
     assert!(!scene.read("calls.tape").contains(TOKEN));
 
     std::fs::remove_dir_all(scene.path("project")).unwrap();
-    assert_eq!(replayed(&scene), (6, 5));
-}
-
-/// How many calls of `calls.tape` got the same answers in a replay, and how many were left out.
-fn replayed(scene: &Scene) -> (u64, u64) {
-    let replayed = scene.belljar().args(["replay", "--json", "calls.tape"]).output().unwrap();
-    assert!(replayed.status.success(), "{}{}", stdout(&replayed), stderr(&replayed));
-    let report: Value = serde_json::from_str(&stdout(&replayed)).unwrap();
-    (report["calls"].as_u64().unwrap(), report["left_out"].as_u64().unwrap())
+    assert_eq!(scene.replayed(), (6, 5));
 }

@@ -4,13 +4,14 @@ mod agent;
 mod calls;
 mod clients;
 mod hostile;
+mod replays;
 mod wire;
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::support::{Belljar, belljar, package, skipped};
+use crate::support::{Belljar, belljar, package, skipped, stderr, stdout};
 
 /// A folder `project` of the host, and a policy that lets clients have it.
 pub struct Scene(tempfile::TempDir);
@@ -48,6 +49,14 @@ impl Scene {
 
     pub fn read(&self, path: &str) -> String {
         std::fs::read_to_string(self.path(path)).unwrap()
+    }
+
+    /// How many calls of `calls.tape` get the same answers in a replay, and how many are left out.
+    pub fn replayed(&self) -> (u64, u64) {
+        let replayed = self.belljar().args(["replay", "--json", "calls.tape"]).output().unwrap();
+        assert!(replayed.status.success(), "{}{}", stdout(&replayed), stderr(&replayed));
+        let report: Value = serde_json::from_str(&stdout(&replayed)).unwrap();
+        (report["calls"].as_u64().unwrap(), report["left_out"].as_u64().unwrap())
     }
 
     /// `belljar` with a home of its own.

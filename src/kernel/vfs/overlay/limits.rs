@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Overlay;
 use crate::kernel::vfs::path::PATH_BYTES_MAX;
 
 /// Limits on what guests can make an overlay hold.
@@ -32,6 +33,14 @@ impl VfsLimits {
             cache_bytes_max: self.cache_bytes_max.min(bounds.cache_bytes_max),
             change_path_bytes_max: self.change_path_bytes_max.min(bounds.change_path_bytes_max),
         }
+    }
+}
+
+impl Overlay {
+    /// Sets [`VfsLimits::upper_bytes_max`].
+    #[cfg(feature = "mcp")]
+    pub(crate) fn set_upper_bytes_max(&mut self, bytes: u64) {
+        self.limits.upper_bytes_max = bytes;
     }
 }
 

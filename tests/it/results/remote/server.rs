@@ -189,10 +189,7 @@ impl Services {
         let mut contents = self.contents.lock().unwrap();
         let Some(mut trace) = Trace::from_bytes(&contents[digest]) else {
             // The marker of a module.
-            return api::Digest {
-                hash: digest.to_owned(),
-                size_bytes: contents[digest].len() as i64,
-            };
+            return digest_of(&contents[digest]);
         };
         for span in trace.calls.iter_mut().flat_map(|call| &mut call.inputs) {
             for (text, lie) in [(b"text", b"lies"), (b"TEXT", b"LIES")] {
@@ -203,13 +200,17 @@ impl Services {
             }
         }
         let bytes = trace.to_bytes();
-        let made_up = api::Digest { hash: hash(&bytes), size_bytes: bytes.len() as i64 };
+        let made_up = digest_of(&bytes);
         contents.insert(made_up.hash.clone(), bytes);
         made_up
     }
 }
 
 const GARBAGE: &[u8] = &[0xff; 5000];
+
+fn digest_of(bytes: &[u8]) -> api::Digest {
+    api::Digest { hash: hash(bytes), size_bytes: i64::try_from(bytes.len()).unwrap() }
+}
 
 fn hash(bytes: &[u8]) -> String {
     format!("{:x}", Sha256::digest(bytes))
