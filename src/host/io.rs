@@ -43,7 +43,7 @@ pub type Done<T> = Result<T, Halt>;
 
 /// The time of clock `id` in nanoseconds.
 pub async fn now(guest: &mut Guest, id: ClockId) -> Result<u64, Stop> {
-    Ok(guest.call("clock_time_get", |guest| guest.clock_time_get_call(id)).await?.unwrap_or(0))
+    Ok(guest.call("clock_time_get", |guest| guest.clock_time_get(id)).await?.unwrap_or(0))
 }
 
 /// Output of a command.

@@ -4,7 +4,7 @@
 use std::process::Stdio;
 
 use crate::native_children::Place;
-use crate::support::{stderr, stdout};
+use crate::support::stdout;
 
 /// Regression: the input of the loop was lost to a program whose reader had exited, and the program's actions on exit
 /// were not done.
@@ -41,6 +41,8 @@ fn first_write_after_the_reader_has_exited_raises_sigpipe() {
 #[cfg(target_os = "linux")]
 #[test]
 fn program_whose_output_finds_no_room_goes_on_as_without_a_reader() {
+    use crate::support::stderr;
+
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
     let script =
         "host-sh -c 'trap \"\" PIPE; while echo x; do :; done 2>/dev/null; exit 5'; echo $? >&2";

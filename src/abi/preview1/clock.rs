@@ -29,7 +29,7 @@ pub fn clock_time_get(
         trace!(guest, "id={id}");
         let id = ClockId::from_raw(id).ok_or(Errno::Inval)?;
         let out = memory.place_u64(out)?;
-        let time = guest.clock_time_get_call(id)?.saturating_add(guest.uptime_ns(id));
+        let time = guest.clock_time_get(id)?.saturating_add(guest.uptime_ns(id));
         memory.put_u64(out, time);
         Ok(Some(("time", time)))
     })

@@ -8,7 +8,7 @@ use super::{AT_FDCWD, Guest};
 use crate::base::errno::Errno;
 use crate::kernel::io::fd::{OpenDir, Reach};
 use crate::kernel::machine::{TOOLCHAINS_ROOT, WORKTREE_OF_VERSION_0};
-use crate::kernel::vfs::{Base, Mount, NodeId, Overlay, find_byte};
+use crate::kernel::vfs::{Base, Mount, NodeId, Overlay};
 
 /// The name of [`TOOLCHAINS_ROOT`].
 const RESERVED: &str = TOOLCHAINS_ROOT.split_at(1).1;
@@ -99,7 +99,7 @@ impl Guest {
     /// single name is always the current directory's: it may be created.
     #[inline]
     fn start_of(&mut self, current: Base, path: &str) -> Base {
-        if find_byte(b'/', path.as_bytes()).is_none() && path != RESERVED {
+        if memchr::memchr(b'/', path.as_bytes()).is_none() && path != RESERVED {
             return current;
         }
         self.start_of_names(current, path)

@@ -343,7 +343,7 @@ impl Guest {
     #[inline]
     pub fn begin_call(&mut self, name: &'static str) {
         self.begin_any_call(name);
-        self.spin.note_call();
+        self.spin.note_call(name == "clock_time_get");
     }
 
     /// As [`Guest::begin_call`], for a call that reads a clock: see [`Guest::clock_time_get`].

@@ -13,8 +13,6 @@ use crate::kernel::process::Wait;
 pub(super) struct Spin {
     /// Reads of the clock since the last other call.
     reads_in_a_row: u32,
-    /// The same before the current call.
-    reads_before: u32,
     /// Reads of the clock since the last wait.
     reads: u32,
     /// Questions in vain since the last wait.
@@ -24,11 +22,12 @@ pub(super) struct Spin {
 }
 
 impl Spin {
-    /// A call begins. If it does nothing but read the clock, [`Guest::clock_time_get_call`] takes this back: every call would
-    /// have to compare its name.
+    /// A call begins.
     #[inline]
-    pub fn note_call(&mut self) {
-        self.reads_before = std::mem::take(&mut self.reads_in_a_row);
+    pub fn note_call(&mut self, reads_clock: bool) {
+        if !reads_clock {
+            self.reads_in_a_row = 0;
+        }
     }
 
     /// The process waits for something to happen.
@@ -58,15 +57,6 @@ impl Guest {
         let value_ns = self.read_clock(id);
         self.tape_clock_read(id, value_ns);
         Ok(value_ns)
-    }
-
-    /// As [`Guest::clock_time_get`], as a call of its own, which [`Guest::begin_call`] began.
-    ///
-    /// # Errors
-    /// As [`Guest::clock_time_get`].
-    pub fn clock_time_get_call(&mut self, id: ClockId) -> Result<u64, Fault> {
-        self.spin.reads_in_a_row = self.spin.reads_before;
-        self.clock_time_get(id)
     }
 
     /// Counts a read of the clock; returns by how much it moves the clock.

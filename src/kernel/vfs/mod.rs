@@ -50,7 +50,6 @@ pub use overlay::open::OpenFlags;
 pub use overlay::resolve::{Base, Follow};
 pub use overlay::times::{ChangedTimes, FILES_END_NS, Mtimes, TimeScale};
 pub use overlay::{Overlay, VfsLimits};
-pub(in crate::kernel) use path::find_byte;
 pub use path::{NAME_MAX, PATH_BYTES_MAX, SYMLOOP_MAX, VPath, beneath};
 pub use refresh::{Refreshed, Taken, TakenKind};
 pub use saved::{RestoreError, SavedOverlay};

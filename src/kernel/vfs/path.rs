@@ -104,21 +104,10 @@ pub fn check_name(name: &str) -> Result<&str, Errno> {
     if name.len() > NAME_MAX {
         return Err(Errno::Nametoolong);
     }
-    if find_byte(0, name.as_bytes()).is_some() {
+    if memchr::memchr(0, name.as_bytes()).is_some() {
         return Err(Errno::Inval);
     }
     Ok(name)
-}
-
-/// The place of the first `byte` in `bytes`, which are a path or a part of one.
-#[inline]
-pub fn find_byte(byte: u8, bytes: &[u8]) -> Option<usize> {
-    /// Most names are shorter. The search that is fast in long ones takes longer to begin than to look at these.
-    const LONG: usize = 16;
-    if bytes.len() >= LONG {
-        return memchr::memchr(byte, bytes);
-    }
-    bytes.iter().position(|other| *other == byte)
 }
 
 /// The path of `path` relative to the directory `dir`, empty if they are equal; `None` if it is not in `dir`.
@@ -131,18 +120,6 @@ pub fn beneath<'a>(dir: &str, path: &'a str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bytes_are_found_in_short_and_long_names() {
-        for len in 0..40 {
-            let mut bytes = vec![b'x'; len];
-            assert_eq!(find_byte(b'/', &bytes), None);
-            for at in (0..len).rev() {
-                bytes[at] = b'/';
-                assert_eq!(find_byte(b'/', &bytes), Some(at), "{len} bytes");
-            }
-        }
-    }
 
     #[test]
     fn beneath_compares_whole_names() {

@@ -2,10 +2,12 @@
 
 use std::borrow::Cow;
 
+use memchr::memchr;
+
 use super::Overlay;
 use super::node::{Body, NodeId};
 use crate::base::errno::Errno;
-use crate::kernel::vfs::path::{SYMLOOP_MAX, check_name, find_byte};
+use crate::kernel::vfs::path::{SYMLOOP_MAX, check_name};
 
 /// Where a lookup starts, and the directory that it must not leave.
 ///
@@ -262,7 +264,7 @@ fn next_component<'a>(rest: &mut Rest<'a>) -> (Cow<'a, str>, bool, bool) {
     while start < len && bytes[start] == b'/' {
         start += 1;
     }
-    let end = find_byte(b'/', &bytes[start..]).map_or(len, |at| start + at);
+    let end = memchr(b'/', &bytes[start..]).map_or(len, |at| start + at);
     let mut next = end;
     while next < len && bytes[next] == b'/' {
         next += 1;
