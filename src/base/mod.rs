@@ -14,6 +14,7 @@ pub mod exhausted;
 #[cfg(windows)]
 pub mod job;
 pub mod json_body;
+pub mod json_texts;
 pub mod last_use;
 pub mod line_diff;
 pub mod own;

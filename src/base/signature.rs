@@ -1,6 +1,6 @@
 //! Keys and signatures in the formats of minisign: of toolchains, where the text of a manifest is signed, and of results
-//! on a server. Signatures and public keys come from others: they are taken only in the form in which minisign writes them, so that there is one text
-//! for each.
+//! on a server. Signatures and public keys come from others: they are taken only in the form in which minisign writes them,
+//! so that there is one text for each.
 
 use std::fmt;
 use std::io::Cursor;
@@ -8,12 +8,13 @@ use std::io::Cursor;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use blake2::{Blake2b512, Digest as _};
-use minisign::{KeyPair, SecretKeyBox, SignatureBox};
+use minisign::{SecretKeyBox, SignatureBox};
 use ring::signature::Ed25519KeyPair;
 
 use super::SIGNATURE_BYTES_MAX;
 
 /// Longest text of a key, in bytes.
+#[cfg(feature = "import")]
 pub const KEY_BYTES_MAX: u64 = 4 << 10;
 
 /// The line that precedes the Base64 in files of minisign begins with this.
@@ -327,10 +328,11 @@ impl SecretKey {
 ///
 /// # Errors
 /// [`SignatureError::Generate`] if the system has no random bytes, or too little memory to encrypt it.
+#[cfg(any(test, feature = "import"))]
 pub fn generate(password: Option<String>) -> Result<(String, PublicKey), SignatureError> {
     let pair = match password {
-        Some(password) => KeyPair::generate_encrypted_keypair(Some(password)),
-        None => KeyPair::generate_unencrypted_keypair(),
+        Some(password) => minisign::KeyPair::generate_encrypted_keypair(Some(password)),
+        None => minisign::KeyPair::generate_unencrypted_keypair(),
     };
     let pair = pair.map_err(|error| SignatureError::Generate(error.to_string()))?;
     let public = PublicKey(pair.pk);

@@ -11,6 +11,7 @@ use super::args::run::{RunArgs, UnknownImportsArg};
 use super::args::values::{StdinFrom, split_once};
 use super::exit::Usage;
 use crate::base::{ambient, disk};
+use crate::kernel::vfs::SHIFTED_NS;
 use crate::net::EgressPolicy;
 use crate::{ClockConfig, Input, Limits, Mtimes, UnknownImports, VfsLimits};
 
@@ -94,26 +95,22 @@ pub fn mtimes(args: &TimeArgs) -> Result<Mtimes> {
     })
 }
 
-/// The first start of a clock, in nanoseconds since the Unix epoch, that leaves files' times as far apart as they are on
-/// the disk: 2000-01-01T00:00:00Z.
-const ROOM_FOR_HOST_NS: u64 = 946_684_800_000_000_000;
-
-/// As [`ROOM_FOR_HOST_NS`], for times that are derived from contents: 1971-01-01T00:00:00Z. Two of them are the same with a
-/// probability of one in millions.
+/// 1971-01-01T00:00:00Z, in nanoseconds since the Unix epoch: under a clock that starts no earlier, two contents have the same
+/// time with a probability of one in millions.
 const ROOM_FOR_CONTENT_NS: u64 = 31_536_000_000_000_000;
 
 /// Says so if the clock starts so early that times of files are closer together than on the disk.
 pub fn note_dense_times(args: &TimeArgs) {
     let Some(start_ns) = args.start_at else { return };
     let (year, first_ns) = match args.mtimes {
-        MtimesArg::Host => (2000, ROOM_FOR_HOST_NS),
+        MtimesArg::Host => (2000, SHIFTED_NS),
         MtimesArg::Content => (1971, ROOM_FOR_CONTENT_NS),
         MtimesArg::Fixed => return,
     };
     if start_ns < first_ns {
         note!(
-            "belljar: note: before a clock that starts before {year} there is no room for the times of files: they are closer \
-             together than they are on the disk, and tools that compare them can take an edited file for the old one"
+            "belljar: note: the clock starts before {year}, and there is no room for the times of files: they show closer \
+             together than on the disk, so that a tool that compares them can take an edited file for the old one"
         );
     }
 }

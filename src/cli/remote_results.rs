@@ -50,7 +50,8 @@ mod with_server {
 
     #[cfg(not(feature = "import"))]
     fn keys(args: &RemoteArgs) -> Result<Trust> {
-        if args.remote_trust.is_empty() && args.remote_sign.is_none() {
+        let signs = args.remote_sign.as_ref().is_some_and(|path| !path.as_os_str().is_empty());
+        if !signs && args.remote_trust.iter().all(String::is_empty) {
             return Ok((Vec::new(), None));
         }
         let message = "this belljar was built without the feature `import`, which --remote-trust and --remote-sign need";

@@ -4,9 +4,10 @@ use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 
+use crate::base::json_texts::change_texts;
 use crate::tape::{REDACTED, Recorder};
 
-/// Shorter values are not looked for: they are in too much that is no secret.
+/// Shorter values are not looked for: other texts contain them by chance.
 const SECRET_BYTES_MIN: usize = 8;
 
 /// Values that are looked for in the calls of one client, at most.
@@ -57,30 +58,11 @@ impl Secrets {
             *value = REDACTED.into();
             return true;
         }
-        !known.values.is_empty() && remove(&known.values, value)
-    }
-}
-
-fn remove(secrets: &[String], value: &mut Value) -> bool {
-    match value {
-        Value::String(text) => remove_from_text(secrets, text),
-        Value::Array(values) => {
-            let mut had = false;
-            for value in values {
-                had |= remove(secrets, value);
-            }
-            had
+        let mut had = false;
+        if !known.values.is_empty() {
+            change_texts(value, &mut |text| had |= remove_from_text(&known.values, text));
         }
-        Value::Object(fields) => {
-            let mut had = false;
-            for (mut name, mut value) in std::mem::take(fields) {
-                had |= remove_from_text(secrets, &mut name);
-                had |= remove(secrets, &mut value);
-                fields.insert(name, value);
-            }
-            had
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        had
     }
 }
 

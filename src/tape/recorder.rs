@@ -14,9 +14,9 @@ use super::payload::{INLINE_BYTES_MAX, Payload};
 use super::record::{Kind, Phase, Record};
 use super::redact::Redaction;
 use super::store::Content;
-use super::texts::withhold_in_json;
 use crate::base::digest::{Digest, DigestHasher};
 use crate::base::disk::DiskError;
+use crate::base::json_texts::change_texts;
 use crate::store::StoreError;
 
 /// A tape cannot be written or read.
@@ -282,7 +282,7 @@ impl Recorder {
     /// with it.
     pub fn json_payload(&self, mut value: Value) -> Payload {
         let mut state = self.lock();
-        withhold_in_json(&mut value, &state.redaction);
+        change_texts(&mut value, &mut |text| state.redaction.withhold(text));
         let text = value.to_string();
         if text.len() <= INLINE_BYTES_MAX {
             return Payload::Inline { text };

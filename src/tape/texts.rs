@@ -91,22 +91,7 @@ impl Kind {
     }
 }
 
-/// Redacts all texts of `value`, also names of fields.
-pub(super) fn withhold_in_json(value: &mut Value, rules: &Redaction) {
-    match value {
-        Value::String(text) => rules.withhold(text),
-        Value::Array(values) => values.iter_mut().for_each(|value| withhold_in_json(value, rules)),
-        Value::Object(fields) => {
-            for (mut name, mut value) in std::mem::take(fields) {
-                rules.withhold(&mut name);
-                withhold_in_json(&mut value, rules);
-                fields.insert(name, value);
-            }
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
-}
-
+/// Redacts all texts of `value` but the names of fields, which are those of the format.
 fn withhold_in_value(value: &mut Value, rules: &Redaction) {
     match value {
         Value::String(text) => rules.withhold(text),

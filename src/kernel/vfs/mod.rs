@@ -48,7 +48,7 @@ pub(in crate::kernel) use overlay::node::ino_below;
 pub use overlay::node::{MountId, NodeId};
 pub use overlay::open::OpenFlags;
 pub use overlay::resolve::{Base, Follow};
-pub use overlay::times::{ChangedTimes, FILES_END_NS, Mtimes, TimeScale};
+pub use overlay::times::{ChangedTimes, FILES_END_NS, Mtimes, SHIFTED_NS, TimeScale};
 pub use overlay::{Overlay, VfsLimits};
 pub use path::{NAME_MAX, PATH_BYTES_MAX, SYMLOOP_MAX, VPath, beneath};
 pub use refresh::{Refreshed, Taken, TakenKind};

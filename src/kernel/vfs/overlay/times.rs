@@ -53,8 +53,9 @@ pub enum TimeScale {
     Paused(u64),
 }
 
-/// 2000-01-01. For a clock that starts earlier, times of files are scaled, as there is no room to shift them.
-const SHIFTED_NS: u64 = 946_684_800_000_000_000;
+/// 2000-01-01T00:00:00Z, in nanoseconds since the Unix epoch. For a clock that starts earlier, times of files are scaled, as
+/// there is no room to shift them.
+pub const SHIFTED_NS: u64 = 946_684_800_000_000_000;
 
 impl TimeScale {
     /// The time that a file last changed at `ns` on the disk shows; never after the start of the clock.
