@@ -28,7 +28,7 @@
 //! # Map
 //!
 //! The directories of `src/` are ranks. A file uses only lower ones:
-//! `base` < `store` < [`tape`], [`results`] < [`kernel`], [`net`] < `abi` < [`engine`] < [`process`], [`toolchain`],
+//! `base` < `store`, `remote` < [`tape`], [`results`] < [`kernel`], [`net`] < `abi` < [`engine`] < [`process`], [`toolchain`],
 //! [`llm`] < [`native`] < [`host`] < [`testbench`], [`sandbox`] < `mcp` < `cli`.
 #![cfg_attr(
     not(target_os = "linux"),
@@ -60,7 +60,12 @@ pub mod mcp;
 pub mod native;
 pub mod net;
 pub mod process;
+#[cfg(feature = "remote")]
+mod remote;
 pub mod results;
+#[cfg(feature = "remote")]
+#[cfg_attr(not(feature = "cli"), expect(dead_code, reason = "only the command line runs actions"))]
+mod runner;
 pub mod sandbox;
 mod store;
 pub mod tape;

@@ -69,6 +69,8 @@ mod report;
 mod result_secrets;
 mod results;
 mod run;
+#[cfg(feature = "remote")]
+mod runner;
 mod sandbox;
 mod self_test;
 mod setup;
@@ -126,6 +128,15 @@ pub fn verify_signature(key: &str, text: &[u8], signature: &str) -> Result<(), S
     key.verify(text, &signature).map_err(|error| error.to_string())
 }
 
+/// Decodes `bytes` as a directory of the inputs of an action, for tests with random ones; returns its names.
+///
+/// # Errors
+/// Why it is refused.
+#[cfg(feature = "remote")]
+pub fn names_in_input_directory(bytes: &[u8]) -> Result<Vec<String>, String> {
+    crate::runner::names_in_directory(bytes)
+}
+
 /// Directories of the user, for programs that share compiled code, toolchains and journals with the command line.
 pub use home::{cache_dir, installed_toolchains, journals, journals_dir};
 
@@ -170,6 +181,8 @@ pub fn main() -> ExitCode {
         Subcommand::Toolchain(args) => toolchain::run(&args),
         #[cfg(feature = "import")]
         Subcommand::Keys(args) => keys::run(&args),
+        #[cfg(feature = "remote")]
+        Subcommand::Runner(args) => runner::run(&args),
         Subcommand::Config(args) => config::run(&args),
         Subcommand::Trust(args) => trust::run(&args),
         Subcommand::Cache(args) => cache::run(&args),

@@ -37,7 +37,7 @@ mod trace;
 pub use self::action::{Action, Place};
 pub use self::cache::{ResultCache, ResultCacheError, ResultsInfo, TraceInfo};
 #[cfg(feature = "remote")]
-pub use self::remote::{RemoteCache, RemoteConfig, RemoteError, RemoteStatistics};
+pub use self::remote::{RemoteCache, RemoteConfig, RemoteStatistics};
 pub use self::secrets::Secrets;
 pub use self::shared::Shared;
 pub use self::statistics::{Difference, NotKept, Results, Statistics, Unkept, WrongTrace};
@@ -45,6 +45,8 @@ pub use self::statistics::{Difference, NotKept, Results, Statistics, Unkept, Wro
 pub use crate::base::signature::{
     KeyId, PublicKey, SecretKey, SecretKeyText, Signature, SignatureError,
 };
+#[cfg(feature = "remote")]
+pub use crate::remote::RemoteError;
 
 pub use self::trace::{
     Abandoned, Answer, Bytes, Call, Compared, End, Function, Known, Span, Trace, TraceBuilder,

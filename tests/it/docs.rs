@@ -18,6 +18,7 @@ const DOCUMENTS: &[(&str, Option<&str>)] = &[
     ("docs/index.md", None),
     ("docs/cli.md", None),
     ("docs/caching.md", None),
+    ("docs/cluster.md", None),
     ("docs/components.md", None),
     ("docs/shell.md", None),
     ("docs/sandbox.md", None),

@@ -55,6 +55,8 @@ mod relative_paths;
 mod replay;
 mod replay_faults;
 mod results;
+#[cfg(all(feature = "remote", target_os = "linux"))]
+mod runner;
 mod sandbox;
 mod sandbox_profiles;
 #[cfg(feature = "llm")]

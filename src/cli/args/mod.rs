@@ -14,6 +14,8 @@ pub mod native;
 pub mod record;
 pub mod replay;
 pub mod run;
+#[cfg(feature = "remote")]
+pub mod runner;
 pub mod sandbox;
 pub mod sh;
 pub mod spelled;
@@ -39,6 +41,8 @@ use self::native::NativeArgs;
 use self::record::RecordArgs;
 use self::replay::ReplayArgs;
 use self::run::RunArgs;
+#[cfg(feature = "remote")]
+use self::runner::RunnerArgs;
 use self::sandbox::SandboxArgs;
 use self::sh::ShArgs;
 use self::tape::{FidelityArgs, TapeArgs};
@@ -112,6 +116,9 @@ pub enum Subcommand {
     /// Make keys that sign toolchains, and list those whose signatures are trusted
     #[cfg(feature = "import")]
     Keys(KeysArgs),
+    /// Execute an action of the Remote Execution API, for the workers of a cluster
+    #[cfg(feature = "remote")]
+    Runner(Box<RunnerArgs>),
     /// Show the options that hold for runs here, and where they come from
     Config(ConfigArgs),
     /// Let the belljar.toml of a project set what reaches beyond the project

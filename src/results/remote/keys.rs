@@ -7,11 +7,10 @@ use bazel_remote_apis::build::bazel::remote::execution::v2::{
     Action as RemoteAction, ActionResult, Command, Digest as RemoteDigest, Directory,
     NodeProperties, NodeProperty, OutputFile,
 };
-use prost::Message;
-use sha2::{Digest as _, Sha256};
 
 use super::super::action::Place;
-use crate::base::digest::{Digest, hex};
+use crate::base::digest::Digest;
+use crate::remote::Blob;
 
 /// The first argument of the commands: the format of traces that they are about.
 const FORMAT: &str = "belljar-results-2";
@@ -21,30 +20,6 @@ const SIGNATURE: &str = "belljar.minisig";
 
 /// Most signatures of a trace. More are not looked at.
 pub const SIGNATURES_MAX: usize = 8;
-
-/// Something that a server keeps by its digest.
-#[derive(Clone)]
-pub struct Blob {
-    pub digest: RemoteDigest,
-    pub bytes: Vec<u8>,
-}
-
-impl Blob {
-    pub fn new(bytes: Vec<u8>) -> Self {
-        Self { digest: digest_of(&bytes), bytes }
-    }
-
-    fn of(message: &impl Message) -> Self {
-        Self::new(message.encode_to_vec())
-    }
-}
-
-/// The digest of `bytes` as servers know it.
-pub fn digest_of(bytes: &[u8]) -> RemoteDigest {
-    let hash = hex(&Sha256::digest(bytes));
-    // No buffer has more bytes than an i64 can count.
-    RemoteDigest { hash, size_bytes: i64::try_from(bytes.len()).unwrap_or(i64::MAX) }
-}
 
 /// An action, and what it consists of.
 pub struct Key {

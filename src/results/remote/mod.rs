@@ -25,6 +25,7 @@ use super::trace::{Answer, Trace};
 use crate::base::ambient;
 use crate::base::digest::Digest;
 use crate::base::signature::{PublicKey, SecretKey};
+use crate::remote::{RemoteError, ServerConfig};
 
 /// Most bytes of a trace that is fetched or uploaded, and of all those that are fetched from one place. In memory, one
 /// that is made up can take up to 24 times as much.
@@ -74,66 +75,16 @@ impl RemoteConfig {
     }
 }
 
-/// The server cannot be used, or failed.
-#[derive(thiserror::Error)]
-pub enum RemoteError {
-    /// The address is none.
-    #[error("{address}: this is no address of a cache: {reason}")]
-    Address {
-        /// The address.
-        address: String,
-        /// What is wrong.
-        reason: String,
-    },
-    /// The certificates cannot be read.
-    #[error(transparent)]
-    Certificates(#[from] crate::base::disk::DiskError),
-    /// A request failed.
-    #[error("{address}: {operation}: {reason}")]
-    Failed {
-        /// The address.
-        address: String,
-        /// The method.
-        operation: &'static str,
-        /// What the server, or the way there, said.
-        reason: String,
-    },
-    /// A request took too long.
-    #[error("{address}: {operation}: no answer in {} s", .timeout.as_secs_f64())]
-    TimedOut {
-        /// The address.
-        address: String,
-        /// The method.
-        operation: &'static str,
-        /// How long it was waited for.
-        timeout: Duration,
-    },
-    /// Asking took longer than what was known would have taken to run.
-    #[error(
-        "{address}: asking took {:.1} s for results that save {:.1} s, so no more are asked for",
-        .waited.as_secs_f64(), .saved.as_secs_f64()
-    )]
-    NoUse {
-        /// The address.
-        address: String,
-        /// How long it was waited for answers.
-        waited: Duration,
-        /// How long what was found took to run.
-        saved: Duration,
-    },
-    /// The server answered something that it must not.
-    #[error("{address}: {operation}: a wrong answer: {reason}")]
-    Wrong {
-        /// The address.
-        address: String,
-        /// The method.
-        operation: &'static str,
-        /// What is wrong with it.
-        reason: String,
-    },
+impl RemoteConfig {
+    fn server(&self) -> ServerConfig {
+        ServerConfig {
+            address: self.address.clone(),
+            headers: self.headers.clone(),
+            certificates: self.certificates.clone(),
+            timeout: self.timeout,
+        }
+    }
 }
-
-crate::base::readable::readable!(RemoteError);
 
 /// What a server was used for.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

