@@ -37,9 +37,9 @@ sources() { # FOLDER
         objects="$objects f$n.o"
     done
     {
-        echo "all: lib.a"
-        echo "lib.a:$objects"
-        printf '\tavr-ar rcD lib.a%s\n' "$objects"
+        echo "all: all.o"
+        echo "all.o:$objects"
+        printf '\tavr-ld -r -o all.o%s\n' "$objects"
         for n in $(seq "$files"); do
             local headers=include/common.h
             [ $((n % 10)) -ne 0 ] || headers="$headers include/rare.h"
@@ -62,12 +62,12 @@ server=grpc://127.0.0.1:${PORT:-18980}
 build() {
     local machine=$1 what=$2
     shift 2
-    rm -f "$machine"/*.o "$machine"/lib.a
+    rm -f "$machine"/*.o
     (
         cd "$machine"
         before=$(date +%s%N)
         BELLJAR_CACHE_DIR=$work/cache-$machine "$belljar" run --quiet --no-background --tier optimized --mtimes content --apply \
-            --json "$work/report.json" "$@" "$root/guest-examples/minimake.wasm" -j4 >/dev/null
+            --json="$work/report.json" "$@" "$root/guest-examples/minimake.wasm" -j4 >/dev/null
         after=$(date +%s%N)
         echo $(((after - before) / 1000000)) >"$work/took"
     )
@@ -80,7 +80,7 @@ remote = results["remote"] or {"fetched": 0, "uploaded": 0}
 print(f"{what:<42} {took:8.2f} s   {results['misses']:5} ran {results['hits']:5} known "
       f"{remote['fetched']:5} fetched {remote['uploaded']:5} uploaded")
 PYTHON
-    sha256sum <"$machine/lib.a" | cut -d' ' -f1 >"$work/sum"
+    sha256sum <"$machine/all.o" | cut -d' ' -f1 >"$work/sum"
 }
 same() { [ "$(cat "$work/sum")" = "$1" ] || { echo 'shared-build.sh: two builds differ' >&2; exit 1; }; }
 

@@ -46,6 +46,8 @@
 pub struct Readme;
 
 mod abi;
+#[cfg(all(feature = "cli", feature = "remote"))]
+mod actions;
 mod base;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
@@ -61,11 +63,16 @@ pub mod native;
 pub mod net;
 pub mod process;
 #[cfg(feature = "remote")]
+#[cfg_attr(
+    not(feature = "cli"),
+    allow(
+        dead_code,
+        unused_imports,
+        reason = "actions, which the command line alone has, use the rest"
+    )
+)]
 mod remote;
 pub mod results;
-#[cfg(feature = "remote")]
-#[cfg_attr(not(feature = "cli"), expect(dead_code, reason = "only the command line runs actions"))]
-mod runner;
 pub mod sandbox;
 mod store;
 pub mod tape;

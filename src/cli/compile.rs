@@ -250,6 +250,8 @@ impl Compiler {
         if self.fuel {
             child.arg("--fuel");
         }
+        // An allocation that fails while a backtrace is made waits for itself.
+        child.env_remove("RUST_BACKTRACE").env_remove("RUST_LIB_BACKTRACE");
         if let Some(threads) = threads {
             child.env("RAYON_NUM_THREADS", threads);
         }

@@ -19,6 +19,9 @@ pub const UNREPORTED: u8 = 123;
 pub const TIMED_OUT: u8 = 124;
 /// Two runs, or two tapes, differ.
 pub const DIFFERENT: u8 = 1;
+/// The guest trapped, or a limit ended it.
+#[cfg(feature = "remote")]
+pub const ENDED: u8 = 134;
 /// Belljar itself failed.
 pub const FAILED: u8 = 125;
 /// The program was found and cannot be run.

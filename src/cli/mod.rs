@@ -61,6 +61,8 @@ mod progress;
 mod project;
 mod record;
 mod recover;
+#[cfg(feature = "remote")]
+mod remote_exec;
 mod remote_results;
 mod repetition;
 mod replaceable;
@@ -134,7 +136,7 @@ pub fn verify_signature(key: &str, text: &[u8], signature: &str) -> Result<(), S
 /// Why it is refused.
 #[cfg(feature = "remote")]
 pub fn names_in_input_directory(bytes: &[u8]) -> Result<Vec<String>, String> {
-    crate::runner::names_in_directory(bytes)
+    crate::actions::names_in_directory(bytes)
 }
 
 /// Directories of the user, for programs that share compiled code, toolchains and journals with the command line.

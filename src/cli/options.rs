@@ -156,3 +156,8 @@ pub fn guest_bytes(text: &OsStr) -> Vec<u8> {
     #[cfg(not(unix))]
     return text.to_string_lossy().into_owned().into_bytes();
 }
+
+/// The guest's path of `--cwd`: a relative one begins at the worktree.
+pub fn absolute(cwd: &str) -> String {
+    if cwd.starts_with('/') { cwd.to_owned() } else { format!("{}/{cwd}", crate::WORKTREE) }
+}

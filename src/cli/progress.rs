@@ -59,6 +59,14 @@ impl Progress {
         Self { bar: Some(bar), has_parts, parts, _lines: None }
     }
 
+    /// Shows `message` from now on, on a terminal.
+    #[cfg(feature = "remote")]
+    pub fn say(&self, message: String) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(message);
+        }
+    }
+
     /// Shows that `done` of `all` functions are compiled.
     pub fn set(&self, done: u64, all: u64) {
         self.parts.done.store(done, Ordering::Relaxed);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::args::run::RunArgs;
 use super::exit;
 use super::loaded::{LoadedPrograms, Loads};
 use crate::kernel::process::TrappedProcess;
@@ -109,6 +110,14 @@ pub struct Trapped {
 }
 
 impl Report {
+    /// The exit code of a run that ended with `status`.
+    pub fn exit_code_of(&self, args: &RunArgs, status: &ExitStatus) -> u8 {
+        // A file that was written with the same content is not a change for `--check`.
+        let is_change = |change: &Change| !change.is_of_times();
+        let would_change = args.check && status.success() && self.changes.iter().any(is_change);
+        if would_change { exit::WOULD_CHANGE } else { exit::of_outcome(status.outcome()) }
+    }
+
     /// Notes the limits and the memory of `machine`, what a call returned, and the time `took` on its clock.
     pub fn spent(&mut self, machine: &Machine, took: Duration) {
         self.limits_hit = machine.limits_hit().into_iter().map(Limit::name).collect();

@@ -19,7 +19,7 @@ use super::planted_links::{Folders, check_folders};
 use super::record::Recording;
 use super::recover::before_opening;
 use super::replaceable::{Written, expect_apart};
-use super::report::{Change, Report, Status, ms, raised_with};
+use super::report::{Report, Status, ms, raised_with};
 use super::results::Caching;
 use super::sink::{self, Failure, Opened, Stdout, Watched, WriteOnce};
 use super::started_natives::StartedNatives;
@@ -40,7 +40,7 @@ pub fn run(args: &RunArgs, record: Option<&RecordArgs>) -> Result<u8> {
     let open = |sink: &Sink| Opened::new(Written::Report, sink, &stdout);
     let report_to = WriteOnce::new(args.json.as_ref().map(open).transpose()?);
     let mut report = Report::default();
-    let done = perform(args, record, &stdout, &report_to, &mut report);
+    let done = perform_somewhere(args, record, &stdout, &report_to, &mut report);
     report.concluded(&done);
     let written = report_to.print(&report.to_line());
     let code = done?;
@@ -81,6 +81,25 @@ pub fn report_misunderstood(message: &str, sink: &Sink, folders: Vec<PathBuf>) {
     // The error of the command line is printed already.
     let _ = Opened::new(Written::Report, sink, &Stdout::default())
         .and_then(|opened| opened.print(&report.to_line()));
+}
+
+/// Performs the run on the workers of `--remote-exec`, or here.
+fn perform_somewhere(
+    args: &RunArgs,
+    record: Option<&RecordArgs>,
+    stdout: &Stdout,
+    report_to: &WriteOnce,
+    report: &mut Report,
+) -> Result<u8> {
+    #[cfg(feature = "remote")]
+    if let Some(address) = &args.remote_exec {
+        if record.is_some() {
+            let message = "--remote-exec: a recorded run runs here; omit it";
+            return Err(super::exit::Usage(message.to_owned()).into());
+        }
+        return super::remote_exec::run(args, address, stdout, report_to, report);
+    }
+    perform(args, record, stdout, report_to, report)
 }
 
 fn perform(
@@ -160,7 +179,7 @@ fn perform(
     settled?;
     trace_failure.check("--trace")?;
     caching.as_ref().map_or(Ok(()), Caching::expect_right)?;
-    Ok(exit_code(args, &status, report))
+    Ok(report.exit_code_of(args, &status))
 }
 
 /// Notes in `report` what a run on `machine` used.
@@ -213,14 +232,6 @@ fn not_cached(
     } else {
         None
     }
-}
-
-/// The exit code of a run that ended with `status`.
-fn exit_code(args: &RunArgs, status: &ExitStatus, report: &Report) -> u8 {
-    // A file that was written with the same content is not a change for `--check`.
-    let is_change = |change: &Change| !change.is_of_times();
-    let would_change = args.check && status.success() && report.changes.iter().any(is_change);
-    if would_change { exit::WOULD_CHANGE } else { exit::of_outcome(status.outcome()) }
 }
 
 /// Completes the tape of a run of the program `name`, within its timeout.
@@ -307,7 +318,8 @@ fn set_up_named(
     }
     if preopens.is_none() {
         // Go's runtime knows its current directory by nothing else.
-        command.env("PWD", args.cwd.as_deref().map_or(crate::WORKTREE.to_owned(), absolute));
+        command
+            .env("PWD", args.cwd.as_deref().map_or(crate::WORKTREE.to_owned(), options::absolute));
     }
     set_up(command, args, options::environment(&args.env)?, preopens);
     Ok(())
@@ -327,13 +339,8 @@ pub fn set_up(
         command.preopens(preopens);
     }
     if let Some(cwd) = &args.cwd {
-        command.current_dir(absolute(cwd));
+        command.current_dir(options::absolute(cwd));
     }
-}
-
-/// The guest's path of `--cwd`: a relative one begins at the worktree.
-pub fn absolute(cwd: &str) -> String {
-    if cwd.starts_with('/') { cwd.to_owned() } else { format!("{}/{cwd}", crate::WORKTREE) }
 }
 
 /// Prints hints about the arguments of a program that failed, or whose changes are not written.
@@ -356,7 +363,7 @@ fn advise(args: &RunArgs, status: &ExitStatus, report: &Report, vfs: &mut Overla
 /// The hint for an argument that is a path of the host which the program does not see.
 fn path_hint(args: &RunArgs, vfs: &mut Overlay) -> Option<String> {
     let folders = mounts::folders(&args.mounts);
-    let cwd = args.cwd.as_deref().map_or(crate::WORKTREE.to_owned(), absolute);
+    let cwd = args.cwd.as_deref().map_or(crate::WORKTREE.to_owned(), options::absolute);
     let view = View { folders: &folders, cwd: &cwd, option: "--dir" };
     view.hint(&args.command, vfs)
 }

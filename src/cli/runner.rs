@@ -2,8 +2,8 @@
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, Result};
 
@@ -14,15 +14,17 @@ use super::exit::Usage;
 use super::home::{cache_dir, installed_toolchains};
 use super::options::limits;
 use super::setup::{POOL_SLOTS, named_toolchains};
+use super::text::{count, printable};
+use crate::actions::{self, ActionError, Executed, Runner, Wanted};
 use crate::base::atomic_file;
 use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
-use crate::kernel::process::programs::Programs;
 use crate::process::ShellImage;
 use crate::remote::{Connection, ServerConfig};
-use crate::runner::{Executed, Runner, RunnerError};
 use crate::store::FileDigests;
-use crate::{EngineConfig, Toolchain, ToolchainPrograms, Toolchains};
+use crate::{
+    EngineConfig, InstalledToolchains, ProgramError, Toolchain, ToolchainPrograms, Toolchains,
+};
 
 /// Largest action, in bytes.
 const ACTION_BYTES_MAX: u64 = 1 << 20;
@@ -32,6 +34,45 @@ const TOKEN_BYTES_MAX: u64 = 64 << 10;
 
 /// Executes the action, and writes its result, or why it has none. The exit code is 0 if it has one, whatever its own is.
 pub fn run(args: &RunnerArgs) -> Result<u8> {
+    if args.validate_parameters {
+        server(args)?;
+        return Ok(0);
+    }
+    let result = args.action_result.as_ref();
+    let result = result.ok_or_else(|| Usage("--action-result is needed".to_owned()))?;
+    match execute(args) {
+        Ok(executed) => {
+            write(result, &executed.result)?;
+            let streams =
+                [(&args.stdout_file, &executed.stdout), (&args.stderr_file, &executed.stderr)];
+            for (path, bytes) in streams {
+                // The result has them, too.
+                if let Some(path) = path
+                    && let Err(error) = write_in_place(path, bytes)
+                {
+                    complain!("belljar: {error}");
+                }
+            }
+            if args.verbose || args.log_level >= LogLevel::Info {
+                tell(&executed);
+            }
+            Ok(0)
+        }
+        Err(error) => {
+            let status = match error.downcast_ref::<ActionError>() {
+                Some(error) => error.to_status(),
+                None => actions::status_of_failure(format!("{error:#}")),
+            };
+            let mut path: OsString = result.into();
+            path.push(".error-status");
+            write(Path::new(&path), &status)?;
+            Err(error)
+        }
+    }
+}
+
+/// The server of `args`.
+fn server(args: &RunnerArgs) -> Result<ServerConfig> {
     if !args.digest_function.eq_ignore_ascii_case("SHA256") {
         let message = format!(
             "--digest-function {}: belljar knows SHA256; start the server with it",
@@ -39,57 +80,32 @@ pub fn run(args: &RunnerArgs) -> Result<u8> {
         );
         return Err(Usage(message).into());
     }
-    let needed = |value: Option<&PathBuf>, option: &str| {
-        value.cloned().ok_or_else(|| Usage(format!("{option} is needed")))
-    };
-    let action = needed(args.action.as_ref(), "--action");
-    let result = needed(args.action_result.as_ref(), "--action-result");
-    let server = ServerConfig {
+    if args.unused.has_client_certificate() {
+        let message = "--client-key, --client-cert: belljar has no certificates of clients; use --access-token";
+        return Err(Usage(message.to_owned()).into());
+    }
+    Ok(ServerConfig {
         address: address(args)?,
+        instance: args.instance.clone(),
         headers: token(args)?.into_iter().collect(),
-        certificates: args.server_cert.clone(),
+        certificates: args.server_cert.clone().filter(|path| !path.as_os_str().is_empty()),
         timeout: args.remote_timeout,
-    };
-    if args.validate_parameters {
-        return Ok(0);
-    }
-    let (action, result) = (action?, result?);
-    let server = Arc::new(Connection::new(&server)?);
-    let level = if args.verbose { LogLevel::Debug } else { args.log_level };
-    match execute(args, &server, &action) {
-        Ok(executed) => {
-            for (path, bytes) in
-                [(&args.stdout_file, &executed.stdout), (&args.stderr_file, &executed.stderr)]
-            {
-                if let Some(path) = path {
-                    write(path, bytes)?;
-                }
-            }
-            write(&result, &executed.result)?;
-            if level >= LogLevel::Info {
-                tell(&executed);
-            }
-            Ok(0)
-        }
-        Err(error) => {
-            if let Some(error) = error.downcast_ref::<RunnerError>() {
-                let mut path: OsString = result.into();
-                path.push(".error-status");
-                write(Path::new(&path), &error.to_status())?;
-            }
-            Err(error)
-        }
-    }
+    })
 }
 
 fn tell(executed: &Executed) {
     let fetched = executed.fetched;
     note!(
-        "belljar: the action ended with {}; {} directories and {} files with {} bytes of its inputs were fetched",
+        "belljar: {} ended with {}; {}, {} and {} of its inputs were fetched",
+        printable(&executed.program),
         executed.exit_code,
-        fetched.directories,
-        fetched.files,
-        fetched.file_bytes
+        if fetched.directories == 1 {
+            "1 directory".to_owned()
+        } else {
+            format!("{} directories", fetched.directories)
+        },
+        count(fetched.files as usize, "file"),
+        count(fetched.file_bytes as usize, "byte")
     );
 }
 
@@ -98,21 +114,19 @@ fn address(args: &RunnerArgs) -> Result<String> {
     let url = args.remote.as_deref().ok_or_else(|| Usage("--remote is needed".to_owned()))?;
     let wrong = || {
         Usage(format!(
-            "--remote {url}: it begins with http:// or grpc://, or https:// or grpcs:// for TLS"
+            "--remote {url}: it begins with http:// or grpc://, https:// or grpcs:// for TLS, or unix:/"
         ))
     };
+    if let Some(path) = url.strip_prefix("unix:") {
+        return Ok(format!("unix:/{}", path.trim_start_matches('/')));
+    }
     let (scheme, rest) = url.split_once("://").ok_or_else(wrong)?;
     let scheme = match scheme {
         "http" | "grpc" => "grpc",
         "https" | "grpcs" => "grpcs",
         _ => return Err(wrong().into()),
     };
-    let rest = rest.trim_end_matches('/');
-    Ok(if args.instance.is_empty() {
-        format!("{scheme}://{rest}")
-    } else {
-        format!("{scheme}://{rest}/{}", args.instance)
-    })
+    Ok(format!("{scheme}://{}", rest.trim_end_matches('/')))
 }
 
 /// The header with the token of `--access-token`.
@@ -127,48 +141,89 @@ fn token(args: &RunnerArgs) -> Result<Option<(String, String)>> {
     Ok(Some(("authorization".to_owned(), format!("Bearer {}", text.trim()))))
 }
 
-fn execute(args: &RunnerArgs, server: &Arc<Connection>, action: &Path) -> Result<Executed> {
+fn execute(args: &RunnerArgs) -> Result<Executed> {
+    let action = args.action.as_ref().ok_or_else(|| Usage("--action is needed".to_owned()))?;
+    let server = Arc::new(Connection::new(&server(args)?)?);
     let bytes = disk::read_at_most(action, ACTION_BYTES_MAX).context("--action")?;
     let bytes =
         bytes.ok_or_else(|| Usage(format!("--action: {} is too large", action.display())))?;
-    let mut runner = Runner::new(server.clone(), &bytes)?;
+    let mut runner = Runner::new(server, &bytes)?;
     runner.captures = !args.no_logs_capture;
-    let programs = programs(args, toolchains(args, &runner)?)?;
-    Ok(runner.run(programs, limits(&args.limits))?)
+    let (toolchains, absent) = toolchains(args, &runner)?;
+    let not_compiled = Arc::new(OnceLock::new());
+    let programs = programs(args, toolchains, not_compiled.clone())?;
+    let not_compiled = || not_compiled.get().cloned();
+    Ok(runner.run(&programs, limits(&args.limits), &absent, &not_compiled)?)
 }
 
-/// The toolchains that the action names, or else all that are installed; those of `--toolchain` come first.
-fn toolchains(args: &RunnerArgs, runner: &Runner) -> Result<Toolchains> {
-    let (named, store) = (named_toolchains(&args.toolchain)?, installed_toolchains()?);
-    let wanted = runner.toolchains();
-    if wanted.is_empty() {
-        return Ok(named.with_installed(&store)?);
+/// Whether a module cannot be compiled for a reason that another machine need not have.
+fn is_of_this_machine(error: &ProgramError) -> bool {
+    !matches!(
+        error,
+        ProgramError::NotWasm { .. }
+            | ProgramError::Script { .. }
+            | ProgramError::Text { .. }
+            | ProgramError::Invalid { .. }
+            | ProgramError::Mismatch { .. }
+            | ProgramError::Import { .. }
+            | ProgramError::SharedMemory { .. }
+            | ProgramError::TooManyUnknownImports { .. }
+    )
+}
+
+/// The toolchains that the action names; or else those of `--toolchain`, and all that are installed. And the names of those
+/// that are not here, and that it may not need.
+fn toolchains(args: &RunnerArgs, runner: &Runner) -> Result<(Toolchains, Vec<String>)> {
+    let store = installed_toolchains()?;
+    if !runner.names_toolchains() {
+        let named = named_toolchains(&args.toolchain)?;
+        return Ok((named.with_installed(&store)?, Vec::new()));
     }
-    wanted.into_iter().try_fold(named, |toolchains, (name, digest)| {
-        let missing = |why: String| {
-            RunnerError::NotInstalled(format!("the action asks for the toolchain {name}: {why}"))
-        };
-        let digest = match digest {
-            Some(text) => Digest::from_hex(text)
-                .ok_or_else(|| missing(format!("{text:?} is no digest of a manifest")))?,
-            None if !store.has(name)? => {
-                return Err(missing("it is not installed".to_owned()).into());
+    let (mut found, mut absent) = (Toolchains::default(), Vec::new());
+    for Wanted { name, digest, needed } in runner.toolchains() {
+        match version(&store, &name, digest.as_deref()) {
+            Ok((version, digest)) => found = found.with_version(&store, &name, &version, digest)?,
+            Err(_) if !needed => absent.push(name),
+            Err(why) => {
+                let message = format!("the action asks for the toolchain {name}: {why}");
+                return Err(ActionError::NotInstalled(message).into());
             }
-            None => Toolchain::installed(&store, name)
-                .map_err(|error| missing(error.to_string()))?
-                .digest(),
-        };
-        let found = Toolchain::version(&store, name, digest);
-        let found = found.map_err(|error| missing(error.to_string()))?;
-        let found =
-            found.ok_or_else(|| missing(format!("no version has the manifest {digest}")))?;
-        let version = &found.manifest().version;
-        let toolchains = toolchains.with_version(&store, name, version, digest);
-        Ok(toolchains.map_err(|error| missing(error.to_string()))?)
-    })
+        }
+    }
+    Ok((found, absent))
 }
 
-fn programs(args: &RunnerArgs, toolchains: Toolchains) -> Result<Arc<dyn Programs>> {
+/// The version and the digest of the toolchain `name` with the manifest `digest`, or of the one that is installed; or why
+/// there is none.
+fn version(
+    store: &InstalledToolchains,
+    name: &str,
+    digest: Option<&str>,
+) -> Result<(String, Digest), String> {
+    let found = match digest {
+        None if !store.has(name).is_ok_and(|has| has) => {
+            return Err("it is not installed".to_owned());
+        }
+        None => Some(Toolchain::installed(store, name).map_err(|error| error.to_string())?),
+        Some(text) => {
+            let digest = Digest::from_hex(text);
+            let digest = digest.ok_or_else(|| {
+                format!("{text:?} is no digest of a manifest, which has 64 hexadecimal digits")
+            })?;
+            Toolchain::version(store, name, digest).map_err(|error| error.to_string())?
+        }
+    };
+    let none = || format!("no version has the manifest {}", digest.unwrap_or_default());
+    let found = found.ok_or_else(none)?;
+    Ok((found.manifest().version.clone(), found.digest()))
+}
+
+/// The programs of `toolchains`; `not_compiled` gets why one cannot be compiled on this machine.
+fn programs(
+    args: &RunnerArgs,
+    toolchains: Toolchains,
+    not_compiled: Arc<OnceLock<String>>,
+) -> Result<Arc<ToolchainPrograms>> {
     let (cache_dir, fuel) = (cache_dir()?, args.limits.fuel.is_some());
     let digests = FileDigests::new(&cache_dir);
     let config = EngineConfig {
@@ -181,8 +236,17 @@ fn programs(args: &RunnerArgs, toolchains: Toolchains) -> Result<Arc<dyn Program
         compile_memory_bytes_max: args.compile.max_compile_memory,
     };
     let compiler = Compiler { cache_dir: Some(cache_dir), fuel, limits: args.compile, quiet: true };
+    let compile = compiler.shared();
     let programs = ToolchainPrograms::with_engine_config(config, toolchains)
-        .compiler(compiler.shared())
+        .compiler(Arc::new(move |engine, module, unknown| {
+            let done = compile(engine, module, unknown);
+            if let Err(error) = done.as_ref()
+                && is_of_this_machine(error)
+            {
+                not_compiled.get_or_init(|| error.to_string());
+            }
+            done
+        }))
         .with(SHELL, ShellImage::maker())
         .file_digests(digests);
     Ok(Arc::new(programs))
@@ -193,4 +257,9 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
     atomic_file::write_shared_with(path, |file| {
         file.write_all(bytes).map_err(DiskError::new("write", path))
     })
+}
+
+/// Writes `bytes` to the file, or whatever `path` is.
+fn write_in_place(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
+    disk::create(path)?.write_all(bytes).map_err(DiskError::new("write", path))
 }

@@ -95,6 +95,10 @@ pub fn expect_nothing_kept(run: &RunArgs) -> Result<()> {
                        --trace";
         return Err(Usage(message.to_owned()).into());
     }
+    #[cfg(feature = "remote")]
+    if run.remote_exec.is_some() {
+        return Err(Usage("verify runs the program here: omit --remote-exec".to_owned()).into());
+    }
     Ok(())
 }
 

@@ -401,6 +401,12 @@ pub struct ExitStatus {
 }
 
 impl ExitStatus {
+    /// That of a program that exited elsewhere with `code`.
+    #[cfg(all(feature = "cli", feature = "remote"))]
+    pub(crate) fn exited(code: u32) -> Self {
+        Self { outcome: Outcome::Exited(code), trapped: Vec::new(), fuel_used: None }
+    }
+
     /// Returns whether it exited with code 0.
     pub fn success(&self) -> bool {
         self.outcome == Outcome::Exited(0)

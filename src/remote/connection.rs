@@ -19,7 +19,7 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic::{Code, Request, Status};
 
 use super::RemoteError;
-use crate::base::disk;
+use crate::base::{ambient, disk};
 
 /// Most bytes of a request or an answer that is not a stream: gRPC's default, less some for what is around contents.
 const MESSAGE_BYTES_MAX: u64 = (4 << 20) - (64 << 10);
@@ -30,6 +30,12 @@ const MESSAGE_CHARS_MAX: usize = 300;
 /// Bytes of contents that may take as long as a request without any.
 const BYTES_IN_TIME: u64 = 4 << 20;
 
+/// How often a request is made again, at most.
+const AGAIN_MAX: u32 = 4;
+
+/// Real time until the first time; each later one waits twice as long.
+const AGAIN_AFTER: Duration = Duration::from_millis(250);
+
 /// Largest file of certificates.
 const CERTIFICATES_BYTES_MAX: u64 = 16 << 20;
 
@@ -39,8 +45,10 @@ pub const SHA256: i32 = api::digest_function::Value::Sha256 as i32;
 /// A server, and how it is reached.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// `grpc://HOST[:PORT][/INSTANCE]`, or `grpcs://` for TLS.
+    /// `grpc://HOST[:PORT][/INSTANCE]`, `grpcs://` for TLS, or `unix:PATH`.
     pub address: String,
+    /// The instance, if the address does not have it.
+    pub instance: String,
     /// Headers of each request, with their values.
     pub headers: Vec<(String, String)>,
     /// A file of certificates, in PEM, that are trusted for TLS besides those of this system.
@@ -98,6 +106,10 @@ fn parse(address: &str) -> Result<Address, RemoteError> {
         address: address.to_owned(),
         reason: reason.to_owned(),
     };
+    // A socket of this machine, as Unix has them.
+    if address.strip_prefix("unix:").is_some_and(|path| path.starts_with('/')) {
+        return Ok(Address { url: address.to_owned(), instance: String::new(), tls: false });
+    }
     let (scheme, rest) = address
         .split_once("://")
         .ok_or_else(|| wrong("it begins with grpc://, or with grpcs:// for TLS"))?;
@@ -137,6 +149,22 @@ fn headers(config: &ServerConfig) -> Result<Headers, RemoteError> {
         headers.insert(key.map_err(|_| wrong())?, value);
     }
     Ok(Headers(headers))
+}
+
+/// Does `request`, and once more after a while, up to four times, as long as it fails in a way that may pass.
+///
+/// # Errors
+/// The last one.
+pub fn again<T>(request: impl Fn() -> Result<T, RemoteError>) -> Result<T, RemoteError> {
+    let mut wait = AGAIN_AFTER;
+    for _ in 0..AGAIN_MAX {
+        match request() {
+            Err(error) if error.is_transient() => ambient::sleep(wait),
+            done => return done,
+        }
+        wait *= 2;
+    }
+    request()
 }
 
 async fn run_jobs(mut jobs: UnboundedReceiver<Job>) {
@@ -184,7 +212,7 @@ impl Connection {
             .map_err(|error| wrong(error.to_string()))?;
         Ok(Self {
             address: config.address.clone(),
-            instance,
+            instance: if instance.is_empty() { config.instance.clone() } else { instance },
             timeout: config.timeout,
             transport,
             jobs,
@@ -203,24 +231,47 @@ impl Connection {
         let (sender, answer) = mpsc::channel();
         let times = u32::try_from(1 + bytes / BYTES_IN_TIME).unwrap_or(u32::MAX);
         let timeout = self.timeout.saturating_mul(times);
-        let job = Box::pin(async move {
+        let job = async move {
             // It fails if the caller has stopped waiting.
             let _ = sender.send(tokio::time::timeout(timeout, request).await);
-        });
-        let failed = |reason: String| {
-            let address = self.address.clone();
-            RemoteError::Failed { address, operation, reason }
         };
+        self.start(operation, job)?;
+        let failed = |reason| self.failed(operation, reason);
         let ended = || failed("the thread of requests has ended".to_owned());
-        self.jobs.send(job).map_err(|_| ended())?;
         match answer.recv().map_err(|_| ended())? {
             Ok(Ok(answer)) => Ok(Some(answer)),
             Ok(Err(status)) if status.code() == Code::NotFound => Ok(None),
-            Ok(Err(status)) => Err(failed(message_of(&status))),
+            Ok(Err(status)) => Err(self.failed_with(operation, &status)),
             Err(_) => {
                 Err(RemoteError::TimedOut { address: self.address.clone(), operation, timeout })
             }
         }
+    }
+
+    /// Starts `job` on the thread of requests.
+    pub(super) fn start(
+        &self,
+        operation: &'static str,
+        job: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<(), RemoteError> {
+        let ended = |_| self.failed(operation, "the thread of requests has ended".to_owned());
+        self.jobs.send(Box::pin(job)).map_err(ended)
+    }
+
+    /// The error that `operation` failed, for this `reason`.
+    pub(super) fn failed(&self, operation: &'static str, reason: String) -> RemoteError {
+        RemoteError::Failed { address: self.address(), operation, reason, code: 0 }
+    }
+
+    /// The error that `operation` ended with `status`.
+    pub(super) fn failed_with(&self, operation: &'static str, status: &Status) -> RemoteError {
+        let (reason, code) = (message_of(status), i32::from(status.code()));
+        RemoteError::Failed { address: self.address(), operation, reason, code }
+    }
+
+    /// The server's address, as it was given.
+    pub(super) fn address(&self) -> String {
+        self.address.clone()
     }
 
     /// The name of what the server keeps apart from other users of it; often empty.
@@ -268,7 +319,7 @@ impl Connection {
 }
 
 /// What `status` says, in one line.
-fn message_of(status: &Status) -> String {
+pub(super) fn message_of(status: &Status) -> String {
     let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(status);
     let mut text = match status.message() {
         "" => status.code().description().to_owned(),
@@ -297,6 +348,7 @@ mod tests {
             ("grpc://localhost:8980", "http://localhost:8980", ""),
             ("grpc://cache/main", "http://cache:80", "main"),
             ("grpcs://cache.example/a/b/", "https://cache.example:443", "a/b"),
+            ("unix:/run/cache", "unix:/run/cache", ""),
             ("grpcs://[::1]:7000/x", "https://[::1]:7000", "x"),
         ] {
             let parsed = parse(address).unwrap();

@@ -1,5 +1,6 @@
 //! The contents that a server keeps by their digests.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bazel_remote_apis::build::bazel::remote::execution::v2 as api;
@@ -17,6 +18,12 @@ use crate::base::digest::{Digest, hex};
 
 /// Bytes of one part of a stream.
 const PART_BYTES: usize = 1 << 20;
+
+/// What a content takes in a message besides its bytes: its digest, and lengths.
+const BESIDE_BYTES: u64 = 128;
+
+/// Most digests in one request: two megabytes of them.
+const DIGESTS_MAX: usize = 20_000;
 
 /// Most bytes of contents that are fetched: they are in memory while they are.
 pub const CONTENT_BYTES_MAX: u64 = 2 << 30;
@@ -56,6 +63,10 @@ impl Connection {
     /// [`RemoteError`] if the server fails, or has other contents under this digest.
     pub fn read(&self, digest: &api::Digest) -> Result<Option<Vec<u8>>, RemoteError> {
         let len = u64::try_from(digest.size_bytes).unwrap_or(0);
+        // Some servers do not keep what has no bytes.
+        if len == 0 && digest_of(b"") == *digest {
+            return Ok(Some(Vec::new()));
+        }
         let (operation, bytes) = if len <= self.abilities()?.message_bytes_max {
             ("BatchReadBlobs", self.read_at_once(digest)?)
         } else {
@@ -124,16 +135,22 @@ impl Connection {
     ///
     /// # Errors
     /// [`RemoteError`] if the server fails.
-    pub fn missing(&self, digests: Vec<api::Digest>) -> Result<Vec<api::Digest>, RemoteError> {
-        let mut client = self.contents();
-        let request = api::FindMissingBlobsRequest {
-            instance_name: self.instance(),
-            blob_digests: digests,
-            digest_function: SHA256,
-        };
-        let missing = self
-            .ask("FindMissingBlobs", 0, async move { client.find_missing_blobs(request).await })?;
-        Ok(missing.map(|answer| answer.into_inner().missing_blob_digests).unwrap_or_default())
+    pub fn missing(&self, digests: &[api::Digest]) -> Result<Vec<api::Digest>, RemoteError> {
+        const OPERATION: &str = "FindMissingBlobs";
+        let mut missing = Vec::new();
+        for digests in digests.chunks(DIGESTS_MAX) {
+            let mut client = self.contents();
+            let request = api::FindMissingBlobsRequest {
+                instance_name: self.instance(),
+                blob_digests: digests.to_vec(),
+                digest_function: SHA256,
+            };
+            let answer =
+                self.ask(OPERATION, 0, async move { client.find_missing_blobs(request).await })?;
+            let answer = answer.ok_or_else(|| self.wrong(OPERATION, "it has no such instance"))?;
+            missing.extend(answer.into_inner().missing_blob_digests);
+        }
+        Ok(missing)
     }
 
     /// Uploads those of `blobs` that the server does not have.
@@ -141,20 +158,27 @@ impl Connection {
     /// # Errors
     /// [`RemoteError`] if the server fails, or does not take them.
     pub fn write(&self, mut blobs: Vec<Blob>) -> Result<(), RemoteError> {
-        let missing = self.missing(blobs.iter().map(|blob| blob.digest.clone()).collect())?;
-        blobs.retain(|blob| missing.contains(&blob.digest));
+        let digests: Vec<_> = blobs.iter().map(|blob| blob.digest.clone()).collect();
+        let missing = self.missing(&digests)?;
+        let missing: HashSet<&str> = missing.iter().map(|digest| &*digest.hash).collect();
+        let mut seen = HashSet::new();
+        blobs.retain(|blob| {
+            missing.contains(&*blob.digest.hash) && seen.insert(blob.digest.hash.clone())
+        });
         let most = self.abilities()?.message_bytes_max;
         let (small, large): (Vec<_>, Vec<_>) =
             blobs.into_iter().partition(|blob| blob.bytes.len() as u64 <= most / 2);
         for blob in large {
             self.write_in_parts(blob)?;
         }
-        let mut at_once: Vec<Blob> = Vec::new();
+        let (mut at_once, mut waiting) = (Vec::new(), 0);
         for blob in small {
-            let waiting: usize = at_once.iter().map(|blob| blob.bytes.len()).sum();
-            if (waiting + blob.bytes.len()) as u64 > most {
+            let len = blob.bytes.len() as u64 + BESIDE_BYTES;
+            if waiting + len > most && !at_once.is_empty() {
                 self.write_at_once(std::mem::take(&mut at_once))?;
+                waiting = 0;
             }
+            waiting += len;
             at_once.push(blob);
         }
         if at_once.is_empty() { Ok(()) } else { self.write_at_once(at_once) }
@@ -162,6 +186,7 @@ impl Connection {
 
     fn write_at_once(&self, blobs: Vec<Blob>) -> Result<(), RemoteError> {
         const OPERATION: &str = "BatchUpdateBlobs";
+        let count = blobs.len();
         let len = blobs.iter().map(|blob| blob.bytes.len() as u64).sum();
         let request = |blob: Blob| api::batch_update_blobs_request::Request {
             digest: Some(blob.digest),
@@ -176,12 +201,21 @@ impl Connection {
         let mut client = self.contents();
         let answer =
             self.ask(OPERATION, len, async move { client.batch_update_blobs(request).await })?;
-        let responses = answer.map(|answer| answer.into_inner().responses).unwrap_or_default();
-        let codes =
-            responses.iter().map(|response| response.status.as_ref().map_or(0, |it| it.code));
-        match codes.into_iter().find(|code| *code != 0) {
+        let answer = answer.ok_or_else(|| self.wrong(OPERATION, "it has no such instance"))?;
+        let responses = answer.into_inner().responses;
+        let code = |response: &api::batch_update_blobs_response::Response| {
+            response.status.as_ref().map_or(0, |status| status.code)
+        };
+        match responses.iter().map(code).find(|code| *code != 0) {
             Some(code) => Err(self.wrong(OPERATION, Code::from_i32(code).description())),
-            None => Ok(()),
+            None if responses.len() == count => Ok(()),
+            None => {
+                let reason = format!(
+                    "it says of {} contents out of {count} that it has them",
+                    responses.len()
+                );
+                Err(self.wrong(OPERATION, reason))
+            }
         }
     }
 

@@ -25,6 +25,8 @@ pub enum RemoteError {
         operation: &'static str,
         /// What the server, or the way there, said.
         reason: String,
+        /// The code of the failure, of google.rpc; 0 if it was on this side.
+        code: i32,
     },
     /// A request took too long.
     #[error("{address}: {operation}: no answer in {} s", .timeout.as_secs_f64())]
@@ -49,6 +51,18 @@ pub enum RemoteError {
         /// How long what was found took to run.
         saved: Duration,
     },
+    /// An action cannot be executed.
+    #[error("{address}: {message} ({what})")]
+    Refused {
+        /// The address.
+        address: String,
+        /// The code of the failure, of google.rpc.
+        code: i32,
+        /// What that stands for.
+        what: String,
+        /// What the server, or the worker, said.
+        message: String,
+    },
     /// The server answered something that it must not.
     #[error("{address}: {operation}: a wrong answer: {reason}")]
     Wrong {
@@ -62,3 +76,15 @@ pub enum RemoteError {
 }
 
 crate::base::readable::readable!(RemoteError);
+
+// Codes of google.rpc.
+const RESOURCE_EXHAUSTED: i32 = 8;
+const ABORTED: i32 = 10;
+const UNAVAILABLE: i32 = 14;
+
+impl RemoteError {
+    /// Whether the same request may succeed a little later.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Failed { code: RESOURCE_EXHAUSTED | ABORTED | UNAVAILABLE, .. })
+    }
+}

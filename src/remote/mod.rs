@@ -4,7 +4,9 @@ mod action_cache;
 mod connection;
 mod contents;
 mod error;
+mod execution;
 
-pub use self::connection::{Connection, SHA256, ServerConfig};
+pub use self::connection::{Connection, SHA256, ServerConfig, again};
 pub use self::contents::{Blob, CONTENT_BYTES_MAX, is_digest, len_of};
 pub use self::error::RemoteError;
+pub use self::execution::Stage;

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails says so")]
 
 mod abi;
+#[cfg(all(feature = "remote", target_os = "linux"))]
+mod actions;
 mod apply_kills;
 mod cargo_test;
 mod circles;
@@ -55,8 +57,6 @@ mod relative_paths;
 mod replay;
 mod replay_faults;
 mod results;
-#[cfg(all(feature = "remote", target_os = "linux"))]
-mod runner;
 mod sandbox;
 mod sandbox_profiles;
 #[cfg(feature = "llm")]

@@ -23,7 +23,7 @@ const RANKS: &[(&str, u32)] = &[
     ("process", 6),
     ("native", 7),
     ("sandbox", 9),
-    ("runner", 9),
+    ("actions", 9),
     ("toolchain", 6),
     ("llm", 6),
     ("host", 8),

@@ -157,13 +157,15 @@ pub struct TimeArgs {
     #[arg(long, value_name = "WHEN", value_parser = instant, help_heading = "Time and chance")]
     pub start_at: Option<u64>,
 
-    /// The times that files show until the program changes them; with --remote-cache, `content` is the default
+    /// The times that files show until the program changes them; with --remote-cache,
+    /// `content` is the default, with --remote-exec `fixed`
     #[arg(
         long,
         value_name = "WHICH",
         default_value = "host",
         // An empty variable is none.
         default_value_ifs([
+            ("remote_exec", ArgPredicate::IsPresent, Some("fixed")),
             ("remote_cache", ArgPredicate::Equals("".into()), Some("host")),
             ("remote_cache", ArgPredicate::IsPresent, Some("content")),
         ]),

@@ -60,7 +60,13 @@ const STYLES: Styles = Styles::styled()
 #[derive(Parser, Debug)]
 #[command(
     name = "belljar", version, styles = STYLES, arg_required_else_help = true,
-    after_help = "See `belljar help run` for the options of a run, with examples."
+    after_help = "To begin with:
+  belljar run --diff replace old new a.txt   show what a program would change
+  belljar run --apply replace old new a.txt  ... and write the changes
+  belljar programs                           list the programs that there are
+  belljar install avr-gcc                    install a compiler
+
+See `belljar help run` for the options of a run, with examples."
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -134,6 +140,15 @@ pub enum Subcommand {
     #[command(hide = true)]
     OptimizeModules(OptimizeArgs),
     /// Print a completion script for a shell
+    #[command(after_help = "Examples:
+  belljar completions bash >belljar
+      in ~/.local/share/bash-completion/completions, where new shells find it
+  belljar completions zsh >_belljar
+      in a folder of $fpath
+  belljar completions fish >~/.config/fish/completions/belljar.fish
+      new shells find it there
+  belljar completions powershell >>$PROFILE
+      as for elvish, in the file that the shell reads when it starts")]
     Completions {
         /// The shell
         shell: clap_complete::Shell,

@@ -123,6 +123,12 @@ pub struct RunArgs {
     #[arg(long, help_heading = "Program")]
     pub no_cache: bool,
 
+    /// Have the run executed by a worker of this server, which runs `belljar runner`: grpc://HOST:PORT/INSTANCE, or
+    /// grpcs:// for TLS; --mtimes is `fixed` then
+    #[cfg(feature = "remote")]
+    #[arg(long, value_name = "ADDRESS", help_heading = "Program")]
+    pub remote_exec: Option<String>,
+
     #[command(flatten)]
     pub mounts: MountArgs,
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
 use super::groups::{CompileArgs, LimitArgs};
@@ -17,11 +18,18 @@ no place for a command:
   exec belljar runner \"$@\"
 
 Limits and toolchains are those of the worker: `buildbox-casd --buildbox-run=/usr/local/bin/belljar-runner \
---runner-arg=--max-memory=2GiB …`. The action names its program by a path with a slash, which is a module among its inputs, \
-or by the name of a program that `belljar install` has put on the worker. See docs/cluster.md."
+--runner-arg=--max-memory=2GiB ...`. The action names its program by a path with a slash, which is a module among its inputs, \
+or by the name of a program that `belljar install` has put on the worker; the platform property belljar-toolchain names the \
+toolchains that it may use.
+
+--remote, --action and --action-result are needed. Options of other runners of BuildBox that have no meaning here are \
+taken and ignored.
+
+Exit codes: 0 if there is a result, whatever its own exit code is; otherwise 2 or 125, and FILE.error-status says why. \
+See docs/cluster.md."
 )]
 pub struct RunnerArgs {
-    /// The server with the contents of the action: http://HOST:PORT, or https:// for TLS
+    /// The server with the contents of the action: http://HOST:PORT, https:// for TLS, or unix:PATH
     #[arg(long, value_name = "URL")]
     pub remote: Option<String>,
 
@@ -58,11 +66,11 @@ pub struct RunnerArgs {
     pub validate_parameters: bool,
 
     /// A file of certificates, in PEM, that are trusted for the server besides those of this system
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = OsStringValueParser::new().map(PathBuf::from))]
     pub server_cert: Option<PathBuf>,
 
     /// A file with a token for the server
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = OsStringValueParser::new().map(PathBuf::from))]
     pub access_token: Option<PathBuf>,
 
     /// Most real time for one request
@@ -70,7 +78,7 @@ pub struct RunnerArgs {
     pub remote_timeout: Duration,
 
     /// How much to say on standard error: from `info` on, a line for each action
-    #[arg(long, value_name = "LEVEL", value_enum, default_value_t = LogLevel::Error)]
+    #[arg(long, value_name = "LEVEL", value_enum, ignore_case = true, default_value_t = LogLevel::Error)]
     pub log_level: LogLevel,
 
     /// As --log-level debug
@@ -100,10 +108,36 @@ pub enum LogLevel {
     Trace,
 }
 
+impl UnusedArgs {
+    /// Whether the worker wants the runner to show a certificate.
+    pub fn has_client_certificate(&self) -> bool {
+        let is_given = |path: &Option<String>| path.as_ref().is_some_and(|path| !path.is_empty());
+        is_given(&self.client_key) || is_given(&self.client_cert)
+    }
+}
+
 /// What workers give to all runners, and this one has no use for.
 #[derive(Args, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "they are options of others")]
 pub struct UnusedArgs {
+    #[arg(long, hide = true)]
+    client_key: Option<String>,
+    #[arg(long, hide = true)]
+    client_cert: Option<String>,
+    #[arg(long, hide = true)]
+    googleapi_auth: bool,
+    #[arg(long, hide = true)]
+    metrics_mode: Option<String>,
+    #[arg(long, hide = true)]
+    metrics_publish_interval: Option<String>,
+    #[arg(long, hide = true)]
+    log_file: Option<String>,
+    #[arg(long, hide = true)]
+    ra_client_key: Option<String>,
+    #[arg(long, hide = true)]
+    ra_client_cert: Option<String>,
+    #[arg(long, hide = true)]
+    ra_googleapi_auth: bool,
     #[arg(long, hide = true)]
     retry_limit: Option<String>,
     #[arg(long, hide = true)]

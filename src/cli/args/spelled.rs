@@ -73,6 +73,8 @@ impl RunArgs {
             native_time,
             profile,
             no_cache,
+            #[cfg(feature = "remote")]
+                remote_exec: _,
             mounts,
             cwd,
             time,

@@ -79,6 +79,7 @@ impl RemoteConfig {
     fn server(&self) -> ServerConfig {
         ServerConfig {
             address: self.address.clone(),
+            instance: String::new(),
             headers: self.headers.clone(),
             certificates: self.certificates.clone(),
             timeout: self.timeout,

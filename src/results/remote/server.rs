@@ -81,9 +81,8 @@ impl Server {
                     .into_iter()
                     .filter(|other| is_digest(&other.digest, REMOTE_TRACE_BYTES_MAX)),
             );
-            let lost = self
-                .connection
-                .missing(others.iter().map(|other| other.digest.clone()).collect())?;
+            let digests: Vec<_> = others.iter().map(|other| other.digest.clone()).collect();
+            let lost = self.connection.missing(&digests)?;
             for other in others {
                 if other.digest == trace.digest {
                     traces[0].signatures = other.signatures;

@@ -3,7 +3,7 @@
 mod builds;
 mod kept;
 mod kills;
-mod random;
+pub mod random;
 #[cfg(feature = "remote")]
 mod remote;
 mod trust;

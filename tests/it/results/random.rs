@@ -53,7 +53,7 @@ fn edit(chance: &mut Chance, folder: &Path, path: &str) {
     };
 }
 
-fn plant(chance: &mut Chance, folder: &Path) {
+pub fn plant(chance: &mut Chance, folder: &Path) {
     for name in ["d", "e", "apart"] {
         fs::create_dir(folder.join(name)).unwrap();
     }
@@ -81,7 +81,7 @@ fn edit_unread(chance: &mut Chance, folder: &Path, mtimes: Mtimes) {
 }
 
 /// A command; `depth` bounds the commands in it.
-fn command(chance: &mut Chance, depth: usize) -> String {
+pub fn command(chance: &mut Chance, depth: usize) -> String {
     let [p, q, r] = [0; 3].map(|_| pick(chance, &PATHS));
     let word = pick(chance, &["a", "o", "e$", "x"]);
     if depth > 0 && chance.below(4) == 0 {

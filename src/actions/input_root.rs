@@ -5,14 +5,16 @@ use std::collections::btree_map::{BTreeMap, Entry};
 use std::fs::File;
 use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use bazel_remote_apis::build::bazel::remote::execution::v2 as api;
 use prost::Message as _;
 
-use super::RunnerError;
+use super::ActionError;
 use crate::base::errno::Errno;
+use crate::kernel::machine::{Interrupter, Machine};
 use crate::kernel::vfs::{Blob, DirEntry, FileType, HostFile, Layer, NAME_MAX, Stat, VPath};
-use crate::remote::{CONTENT_BYTES_MAX, Connection, is_digest, len_of};
+use crate::remote::{CONTENT_BYTES_MAX, Connection, again, is_digest, len_of};
 
 /// Largest description of one directory, in bytes.
 const DIRECTORY_BYTES_MAX: u64 = 64 << 20;
@@ -28,23 +30,38 @@ pub struct Fetched {
     pub file_bytes: u64,
 }
 
-/// The input root of an action.
+/// The input root of an action, or a directory in it.
+#[derive(Clone)]
 pub struct InputRoot {
-    server: Arc<Connection>,
     root: api::Digest,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    server: Arc<Connection>,
     state: Mutex<State>,
 }
 
 struct State {
-    directories: HashMap<String, Arc<Directory>>,
-    files: HashMap<String, Kept>,
+    directories: HashMap<Key, Arc<Directory>>,
+    files: HashMap<Key, Kept>,
     /// Where the files are that were fetched, one after the other. It has no name, or is removed when it is closed.
     scratch: File,
     scratch_len: u64,
     reader: Arc<HostFile>,
     fetched: Fetched,
     /// The first failure: what the program did after it means nothing.
-    failure: Option<RunnerError>,
+    failure: Option<ActionError>,
+    /// Whether there was one. Nothing is fetched any more.
+    has_failed: bool,
+    interrupter: Option<Interrupter>,
+}
+
+/// A digest: the hash and the length. A wrong length must not find what another digest has.
+type Key = (String, i64);
+
+fn key(digest: &api::Digest) -> Key {
+    (digest.hash.clone(), digest.size_bytes)
 }
 
 /// A file that was fetched.
@@ -56,7 +73,7 @@ struct Kept {
 
 /// A directory, by name.
 #[derive(Debug, Default)]
-pub struct Directory(BTreeMap<String, Node>);
+pub struct Directory(pub BTreeMap<String, Node>);
 
 /// What is at a name.
 #[derive(Clone, PartialEq, Debug)]
@@ -72,14 +89,21 @@ impl Directory {
     /// # Errors
     /// Why it is none: a name that is no name or is there twice, a digest that is none, a link without text.
     fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
-        let message = api::Directory::decode(bytes).map_err(|error| error.to_string())?;
+        Self::from_message(api::Directory::decode(bytes).map_err(|error| error.to_string())?)
+    }
+
+    /// As [`Self::from_bytes`], from what is decoded already.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn from_message(message: api::Directory) -> Result<Self, String> {
         let mut directory = Self::default();
         for api::DirectoryNode { name, digest } in message.directories {
             let digest = checked(&name, digest, DIRECTORY_BYTES_MAX)?;
             directory.add(name, Node::Directory(digest))?;
         }
         for file in message.files {
-            let digest = checked(&file.name, file.digest, CONTENT_BYTES_MAX)?;
+            let digest = checked(&file.name, file.digest, u64::MAX)?;
             let executable = file.is_executable;
             directory.add(file.name, Node::File { digest, executable })?;
         }
@@ -132,12 +156,12 @@ impl InputRoot {
     /// The tree of the directory `root` of `server`.
     ///
     /// # Errors
-    /// [`RunnerError::Machine`] if there is no place for what is fetched.
-    pub fn new(server: Arc<Connection>, root: api::Digest) -> Result<Self, RunnerError> {
+    /// [`ActionError::Machine`] if there is no place for what is fetched.
+    pub fn new(server: Arc<Connection>, root: api::Digest) -> Result<Self, ActionError> {
         let scratch = tempfile::tempfile();
         let file = scratch.and_then(|scratch| Ok((scratch.try_clone()?, scratch)));
         let (reader, scratch) = file.map_err(|error| {
-            RunnerError::Machine(format!("no temporary file can be made: {error}"))
+            ActionError::Machine(format!("no temporary file can be made: {error}"))
         })?;
         let state = State {
             directories: HashMap::new(),
@@ -147,13 +171,55 @@ impl InputRoot {
             reader: Arc::new(reader.into()),
             fetched: Fetched::default(),
             failure: None,
+            has_failed: false,
+            interrupter: None,
         };
-        Ok(Self { server, root, state: Mutex::new(state) })
+        Ok(Self { root, shared: Arc::new(Shared { server, state: Mutex::new(state) }) })
+    }
+
+    /// The directory `path` in it.
+    ///
+    /// # Errors
+    /// [`ActionError`]: it is not there, or cannot be fetched.
+    pub fn directory_at(&self, path: &str) -> Result<Self, ActionError> {
+        let found = VPath::parse(path).and_then(|path| self.find(&path));
+        match found {
+            Ok(Some(Node::Directory(root))) => Ok(Self { root, shared: self.shared.clone() }),
+            _ => Err(self.take_failure().unwrap_or_else(|| {
+                ActionError::invalid("the input root", format!("it has no directory {path:?}"))
+            })),
+        }
+    }
+
+    /// The content of its file `path`, of at most `bytes_max` bytes; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`ActionError`]: it cannot be fetched, or is larger.
+    pub fn read(&self, path: &str, bytes_max: u64) -> Result<Option<Vec<u8>>, ActionError> {
+        let path = VPath::parse(path)
+            .map_err(|errno| ActionError::invalid("a path", errno.to_string()))?;
+        match self.find(&path) {
+            Ok(Some(Node::File { digest, .. }))
+                if len_of(&digest).is_some_and(|len| len <= bytes_max) =>
+            {
+                let bytes = self.fetch(&digest, || format!("the input file {:?}", path.as_str()));
+                bytes.map(Some).map_err(|errno| self.why(errno))
+            }
+            Ok(Some(Node::File { .. })) => {
+                Err(ActionError::invalid("the input root", format!("{path} is too large")))
+            }
+            Ok(_) | Err(Errno::Noent) => Ok(None),
+            Err(errno) => Err(self.why(errno)),
+        }
+    }
+
+    fn why(&self, errno: Errno) -> ActionError {
+        self.take_failure().unwrap_or_else(|| ActionError::Machine(errno.to_string()))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         // An entry is added when it is complete.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What was fetched.
@@ -162,14 +228,30 @@ impl InputRoot {
     }
 
     /// The first failure, if something could not be fetched.
-    pub fn take_failure(&self) -> Option<RunnerError> {
+    pub fn take_failure(&self) -> Option<ActionError> {
         self.state().failure.take()
     }
 
-    /// Notes that `why` ends the action.
-    fn failed(&self, why: RunnerError) -> Errno {
-        self.state().failure.get_or_insert(why);
+    /// Notes that `why` ends the action, and ends the program.
+    fn failed(&self, why: ActionError) -> Errno {
+        let mut state = self.state();
+        let is_first = state.failure.is_none() && !state.has_failed;
+        state.has_failed = true;
+        state.failure.get_or_insert(why);
+        let interrupter = state.interrupter.clone().filter(|_| is_first);
+        drop(state);
+        if let Some(interrupter) = interrupter {
+            // From its own thread it would wait for itself.
+            thread::spawn(move || interrupter.interrupt());
+        }
         Errno::Io
+    }
+
+    /// Ends the runs of `machine` when something cannot be fetched.
+    pub fn end_on_failure(&self, machine: &mut Machine) {
+        let interrupter = Interrupter::default();
+        machine.set_interrupter(Some(interrupter.clone()));
+        self.state().interrupter = Some(interrupter);
     }
 
     /// What is at `path`; `None` for the root.
@@ -192,26 +274,34 @@ impl InputRoot {
 
     /// The directory with `digest`, at `path`.
     fn directory(&self, digest: &api::Digest, path: &str) -> Result<Arc<Directory>, Errno> {
-        if let Some(known) = self.state().directories.get(&digest.hash) {
+        if let Some(known) = self.state().directories.get(&key(digest)) {
             return Ok(known.clone());
         }
         let what = || format!("the directory {:?} of the input root", format!("/{path}"));
         let bytes = self.fetch(digest, what)?;
         let directory = Directory::from_bytes(&bytes)
-            .map_err(|reason| self.failed(RunnerError::invalid(what(), reason)))?;
+            .map_err(|reason| self.failed(ActionError::invalid(what(), reason)))?;
         let directory = Arc::new(directory);
         let mut state = self.state();
         state.fetched.directories += 1;
-        state.directories.insert(digest.hash.clone(), directory.clone());
+        state.directories.insert(key(digest), directory.clone());
         Ok(directory)
     }
 
     fn fetch(&self, digest: &api::Digest, what: impl Fn() -> String) -> Result<Vec<u8>, Errno> {
-        match self.server.read(digest) {
+        if self.state().has_failed {
+            return Err(Errno::Io);
+        }
+        if len_of(digest).is_none_or(|len| len > CONTENT_BYTES_MAX) {
+            let why =
+                format!("{} has more bytes than a worker takes: {}", what(), digest.size_bytes);
+            return Err(self.failed(ActionError::Machine(why)));
+        }
+        match again(|| self.shared.server.read(digest)) {
             Ok(Some(bytes)) => Ok(bytes),
             Ok(None) => {
                 let (hash, len) = (digest.hash.clone(), digest.size_bytes);
-                Err(self.failed(RunnerError::Missing { what: what(), hash, len }))
+                Err(self.failed(ActionError::Missing { what: what(), hash, len }))
             }
             Err(error) => Err(self.failed(error.into())),
         }
@@ -219,33 +309,33 @@ impl InputRoot {
 
     /// The content of the file `path`, which has `digest`.
     fn content(&self, digest: &api::Digest, path: &VPath) -> Result<Blob, Errno> {
-        if let Some(blob) = self.state().blob(&digest.hash) {
+        if let Some(blob) = self.state().blob(digest) {
             return Ok(blob);
         }
         let bytes = self.fetch(digest, || format!("the input file {:?}", path.as_str()))?;
         let mut state = self.state();
         // A failure leaves bytes behind that nothing refers to, and the length is only what is known to be written.
-        if let Err(error) = state.keep(&digest.hash, &bytes) {
+        if let Err(error) = state.keep(digest, &bytes) {
             drop(state);
             let why = format!("the input file {:?} cannot be kept: {error}", path.as_str());
-            return Err(self.failed(RunnerError::Machine(why)));
+            return Err(self.failed(ActionError::Machine(why)));
         }
-        state.blob(&digest.hash).ok_or(Errno::Io)
+        state.blob(digest).ok_or(Errno::Io)
     }
 }
 
 impl State {
-    fn blob(&self, hash: &str) -> Option<Blob> {
-        let Kept { offset, len } = *self.files.get(hash)?;
+    fn blob(&self, digest: &api::Digest) -> Option<Blob> {
+        let Kept { offset, len } = *self.files.get(&key(digest))?;
         Some(Blob::Part { file: self.reader.clone(), offset, len })
     }
 
-    fn keep(&mut self, hash: &str, bytes: &[u8]) -> io::Result<()> {
+    fn keep(&mut self, digest: &api::Digest, bytes: &[u8]) -> io::Result<()> {
         self.scratch.seek(SeekFrom::Start(self.scratch_len))?;
         self.scratch.write_all(bytes)?;
         let kept = Kept { offset: self.scratch_len, len: bytes.len() as u64 };
         self.scratch_len += kept.len;
-        self.files.insert(hash.to_owned(), kept);
+        self.files.insert(key(digest), kept);
         self.fetched.files += 1;
         self.fetched.file_bytes += kept.len;
         Ok(())
@@ -253,7 +343,7 @@ impl State {
 }
 
 impl Node {
-    fn file_type(&self) -> FileType {
+    pub(super) fn file_type(&self) -> FileType {
         match self {
             Self::Directory(_) => FileType::Directory,
             Self::File { .. } => FileType::RegularFile,
@@ -358,7 +448,6 @@ mod tests {
             None,
             Some(api::Digest { hash: "../../etc".to_owned(), size_bytes: 1 }),
             Some(api::Digest { size_bytes: -1, ..digest_of(b"x") }),
-            Some(api::Digest { size_bytes: i64::MAX, ..digest_of(b"x") }),
         ] {
             let files = vec![api::FileNode { digest, ..file("a") }];
             let message = api::Directory { files, ..Default::default() };

@@ -1,62 +1,16 @@
 //! `belljar runner`, called by buildbox-casd for the actions of a client.
 
-mod client;
-
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
 use bazel_remote_apis::build::bazel::remote::execution::v2 as api;
 use bazel_remote_apis::google::protobuf;
 use prost::Message;
 
-use self::client::{Client, Node, Tree, add, digest_of, files};
+use super::Cluster;
+use super::client::{Client, Node, Tree, add, digest_of, files};
 use crate::support::casd::Casd;
-use crate::support::{belljar, cache_dir, guest, number_from_env, stderr};
-
-/// A server whose worker is belljar.
-struct Cluster {
-    casd: Casd,
-    client: Client,
-    /// The home of belljar on the worker.
-    home: tempfile::TempDir,
-}
-
-impl Cluster {
-    /// One that executes so many actions at once, if buildbox-casd is installed.
-    fn start(jobs: usize, options: &[&str]) -> Option<Self> {
-        let home = tempfile::tempdir().unwrap();
-        let runner = home.path().join("runner");
-        let script = format!(
-            "#!/bin/sh\nBELLJAR_HOME={} BELLJAR_CACHE_DIR={} exec {} runner \"$@\"\n",
-            home.path().display(),
-            cache_dir().display(),
-            env!("CARGO_BIN_EXE_belljar")
-        );
-        fs::write(&runner, script).unwrap();
-        fs::set_permissions(&runner, fs::Permissions::from_mode(0o755)).unwrap();
-        let mut all =
-            vec![format!("--buildbox-run={}", runner.display()), format!("--jobs={jobs}")];
-        all.extend(options.iter().map(|option| format!("--runner-arg={option}")));
-        let casd = Casd::start_with(&all)?;
-        let client = Client::new(&casd.address);
-        Some(Self { casd, client, home })
-    }
-
-    /// Executes `command` on `tree`, which must succeed as far as the cluster is concerned.
-    fn result(&mut self, tree: &Tree, command: &api::Command) -> api::ActionResult {
-        let answer = self.client.execute(tree, command);
-        let status = answer.status.unwrap_or_default();
-        assert_eq!(status.code, 0, "{}", status.message);
-        answer.result.expect("a result")
-    }
-
-    /// The code and the message of the status of what cannot be executed.
-    fn failure(&mut self, tree: &Tree, command: &api::Command) -> (i32, String) {
-        let status = self.client.execute(tree, command).status.expect("a status");
-        (status.code, status.message)
-    }
-}
+use crate::support::{belljar, guest, number_from_env, stderr, stdout};
 
 fn command(arguments: &[&str], outputs: &[&str]) -> api::Command {
     let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
@@ -155,7 +109,7 @@ fn whole_directory_can_be_an_output_in_each_form() {
 
 #[test]
 fn what_cannot_be_executed_has_a_status_and_no_result() {
-    let Some(mut cluster) = Cluster::start(2, &["--max-output=1MiB", "--max-files=64"]) else {
+    let Some(mut cluster) = Cluster::start(2, &["--max-output=1MiB"]) else {
         return;
     };
     let tree = files(&[("a", b"1")]);
@@ -172,11 +126,13 @@ fn what_cannot_be_executed_has_a_status_and_no_result() {
     }
     let cases = [
         (command(&[], &[]), 3, "the command: it has no arguments"),
-        (command(&["true"], &["../x"]), 3, "\"../x\" is not relative"),
+        (command(&["true"], &["../x"]), 3, "\"/../x\" leads out of the input root"),
         (command(&["true"], &["/x"]), 3, "\"/x\" is not relative"),
-        (in_no_directory, 3, "the input root has no directory \"a\""),
+        (in_no_directory, 3, "the inputs have no directory \"/worktree/a\""),
         (command(&["a\0b"], &[]), 3, "contains NUL"),
         (command(&["no-such-program"], &[]), 9, "no-such-program: program not found"),
+        (command(&["/usr/bin/no-such-program"], &[]), 9, "/usr/bin/no-such-program: "),
+        (script("clang x.c || true", &[]), 9, "clang: program not found, on this worker"),
         (with_toolchain, 9, "the action asks for the toolchain avr-gcc: it is not installed"),
         (script("while :; do echo yes; done", &[]), 8, "the program was ended: output"),
     ];
@@ -325,7 +281,7 @@ fn only_what_is_opened_is_fetched() {
         .unwrap();
     let said = stderr(&output);
     // The root, ten directories of files, and the one that is listed and an output.
-    assert!(said.contains("12 directories and 10 files with 10 bytes"), "{said}");
+    assert!(said.contains("12 directories, 10 files and 10 bytes"), "{said}");
     let result = fs::read(folder.path().join("result")).unwrap();
     let result = api::ActionResult::decode(&*result).unwrap();
     assert!(result.stdout_raw.starts_with(b"0123456789"), "{result:?}");
@@ -349,4 +305,143 @@ fn contents_larger_than_a_message_are_uploaded_and_fetched() {
         result.stdout_raw,
         format!(" 262144 a line of a large file\n{}\n", 23 << 18).as_bytes()
     );
+}
+
+/// What a client cannot know of a worker is no part of a result, though the program went on.
+#[test]
+fn limits_of_the_worker_are_no_result_of_a_program_that_goes_on() {
+    let options = ["--max-upper=1MiB", "--max-processes=3", "--timeout=20s"];
+    let Some(mut cluster) = Cluster::start(1, &options) else { return };
+    let tree = files(&[("s", "a line of text\n".repeat(40_000).as_bytes())]);
+    for text in ["cat s s s >b || echo full >c; true", "cat s | cat | cat | cat || true"] {
+        let (code, message) = cluster.failure(&tree, &script(text, &["b", "c"]));
+        assert_eq!(code, 8, "{text}: {message}");
+        assert!(message.contains("would have done something else on another worker"), "{message}");
+    }
+    for (seconds, nanos, said) in [
+        (30, 0, "is longer than 20s, the worker's"),
+        (-1, 0, "its timeout is no duration"),
+        (1, -1, "its timeout is no duration"),
+    ] {
+        let action = cluster.client.action(&tree, &command(&["true"], &[]), |action| {
+            action.timeout = Some(protobuf::Duration { seconds, nanos });
+        });
+        let status = cluster.client.execute_action(&action).status.expect("a status");
+        assert_eq!(status.code, 3, "{}", status.message);
+        assert!(status.message.contains(said), "{}", status.message);
+    }
+}
+
+#[test]
+fn module_that_cannot_be_compiled_here_is_no_result() {
+    let Some(mut cluster) = Cluster::start(1, &["--compile-timeout=1ms"]) else { return };
+    // A module that no cache has.
+    let mut module = fs::read(guest("many_files")).unwrap();
+    let name = format!("{:?}", std::time::SystemTime::now());
+    let mut section = vec![1, b'n'];
+    section.extend(name.as_bytes());
+    module.extend([0, u8::try_from(section.len()).unwrap()]);
+    module.extend(section);
+    let tree = files(&[("m.wasm", &module)]);
+    for command in [command(&["./m.wasm"], &[]), script("./m.wasm || true", &[])] {
+        let (code, message) = cluster.failure(&tree, &command);
+        assert_eq!(code, 8, "{message}");
+    }
+}
+
+#[test]
+fn paths_of_outputs_are_relative_to_where_the_program_runs() {
+    let Some(mut cluster) = Cluster::start(1, &[]) else { return };
+    let mut tree = files(&[("build/x", b"1"), ("src/y", b"2")]);
+    add(&mut tree, "link", Node::Link("build"));
+    let mut command = script("echo 3 >../out/a; echo 4 >b", &["../out/a", "./b", "."]);
+    command.working_directory = "./build/".to_owned();
+    let result = cluster.result(&tree, &command);
+    let paths: Vec<_> = result.output_files.iter().map(|file| &*file.path).collect();
+    assert_eq!(paths, ["../out/a", "./b"]);
+    assert_eq!(result.output_directories[0].path, ".");
+    // The working directory is reached by a link, and is told all the same.
+    let mut command = script("echo 5 >c", &["", "c"]);
+    command.working_directory = "link".to_owned();
+    let result = cluster.result(&tree, &command);
+    assert_eq!((result.output_directories.len(), result.output_symlinks.len()), (1, 0));
+    assert_eq!(result.output_files[0].path, "c");
+    // Where a file is in the way, there is no output, and no error.
+    let result = cluster.result(&tree, &script("true", &["src/y/z/w", "src/y/z"]));
+    assert_eq!((result.exit_code, result.output_files.len()), (0, 0));
+}
+
+/// More than fit into one message, with what is beside their bytes.
+#[test]
+fn many_small_outputs_are_uploaded() {
+    let Some(mut cluster) = Cluster::start(1, &[]) else { return };
+    let text = "i=1000; while [ $i -lt 2100 ]; do i=$((i+1)); { echo $i; cat s; } >out/$i; done";
+    let tree = files(&[("s", "x".repeat(4_080).as_bytes())]);
+    let result = cluster.result(&tree, &script(&format!("mkdir out; {text}"), &["out"]));
+    let digest = result.output_directories[0].tree_digest.clone().unwrap();
+    let root = api::Tree::decode(&*cluster.client.read(&digest)).unwrap().root.unwrap();
+    assert_eq!(root.files.len(), 1100);
+    for file in root.files.iter().step_by(100) {
+        cluster.client.read(file.digest.as_ref().unwrap());
+    }
+}
+
+#[test]
+fn missing_input_is_told_in_the_way_by_which_clients_upload_it_again() {
+    let Some(mut cluster) = Cluster::start(1, &[]) else { return };
+    let lost = digest_of(b"never uploaded, too");
+    let mut tree = files(&[("b", b"1")]);
+    add(&mut tree, "a", Node::Known(lost.clone()));
+    // Nobody reads it, and it is an output.
+    for text in ["true", "cat a || echo other >b", "until cat a; do sleep 1; done"] {
+        let action = cluster.client.action(&tree, &script(text, &["a", "b"]), |_| ());
+        let status = cluster.client.execute_action(&action).status.expect("a status");
+        assert_eq!(status.code, 9, "{text}: {}", status.message);
+        let detail = &status.details[0];
+        assert!(detail.type_url.ends_with("google.rpc.PreconditionFailure"), "{status:?}");
+        let subject = format!("blobs/{}/{}", lost.hash, lost.size_bytes);
+        let value = String::from_utf8_lossy(&detail.value);
+        assert!(value.contains("MISSING") && value.contains(&subject), "{value:?}");
+    }
+    // The same hash with another length is another content.
+    let known = digest_of(b"1");
+    add(&mut tree, "a", Node::Known(api::Digest { size_bytes: 5000, ..known }));
+    let answer = cluster.client.execute(&tree, &script("cat b; cat a || echo other >b", &["b"]));
+    assert_ne!(answer.status.expect("a status").code, 0);
+}
+
+#[test]
+fn server_on_a_socket_of_this_machine_is_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = format!("unix:{}/socket", folder.path().display());
+    let home = tempfile::tempdir().unwrap();
+    let Some(casd) = Casd::start_with(&[format!("--bind={socket}")]) else { return };
+    let mut client = Client::new(&casd.address);
+    let tree = files(&[("a", b"b\na\n")]);
+    let action = client.action(&tree, &command(&["sort", "a"], &[]), |_| ());
+    fs::write(folder.path().join("action"), action).unwrap();
+    let output = belljar(folder.path())
+        .args(["runner", "--action=action", "--action-result=result", "--stdout-file=/dev/stdout"])
+        .arg(format!("--remote={socket}"))
+        .env("BELLJAR_HOME", home.path())
+        .output()
+        .unwrap();
+    assert_eq!((output.status.code(), stdout(&output)), (Some(0), "a\nb\n".to_owned()));
+}
+
+#[test]
+fn action_without_toolchains_can_look_for_a_program_in_vain() {
+    let Some(mut cluster) = Cluster::start(1, &[]) else { return };
+    let trap = fs::read(guest("trap")).unwrap();
+    let tree = files(&[("trap.wasm", &trap)]);
+    let action = cluster.client.action(&tree, &script("clang x.c || echo none", &[]), |action| {
+        let name = "belljar-toolchain".to_owned();
+        let property = api::platform::Property { name, value: String::new() };
+        action.platform = Some(api::Platform { properties: vec![property] });
+    });
+    let result = cluster.client.execute_action(&action).result.expect("a result");
+    assert_eq!(result.stdout_raw, b"none\n");
+    let result = cluster.result(&tree, &command(&["./trap.wasm"], &[]));
+    let said = String::from_utf8_lossy(&result.stderr_raw);
+    assert!(said.contains("trap.wasm trapped: "), "the reason of a trap is told: {said}");
 }

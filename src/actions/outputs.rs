@@ -4,17 +4,19 @@ use std::collections::{HashMap, HashSet};
 
 use bazel_remote_apis::build::bazel::remote::execution::v2 as api;
 
-use super::RunnerError;
+use super::ActionError;
 use super::input_root::{InputRoot, Node};
 use crate::base::errno::Errno;
-use crate::kernel::machine::WORKTREE;
 use crate::kernel::vfs::{
     Base, DiffEntry, FileType, Follow, Listed, NodeId, Overlay, VPath, beneath,
 };
-use crate::remote::{Blob, Connection};
+use crate::remote::{Blob, Connection, again};
 
 /// Bytes of contents that wait to be uploaded together.
 const WAITING_BYTES_MAX: u64 = 32 << 20;
+
+/// What a content takes besides its bytes.
+const BESIDE_BYTES: u64 = 128;
 
 /// How the directories of outputs are described.
 #[derive(Clone, Copy)]
@@ -28,47 +30,78 @@ pub struct Forms {
 /// The outputs of an action, on their way to the server.
 pub struct Outputs<'a> {
     vfs: &'a mut Overlay,
-    inputs: &'a InputRoot,
+    /// What is below, by mount point.
+    inputs: &'a [(String, InputRoot)],
     server: &'a Connection,
     forms: Forms,
-    /// Paths in the worktree at which something is that the inputs do not have.
-    changed: HashSet<VPath>,
+    /// Absolute paths at which something is that the inputs do not have.
+    changed: HashSet<String>,
     waiting: Vec<Blob>,
     waiting_bytes: u64,
+    /// Hashes of contents that were uploaded.
+    sent: HashSet<String>,
+    /// Digests of inputs that are outputs, which the server may lack.
+    reused: HashMap<String, api::Digest>,
+    /// The directories that were uploaded by themselves, by their digests.
+    uploaded: HashMap<String, api::Directory>,
 }
 
 impl<'a> Outputs<'a> {
-    /// The outputs in `vfs`, whose worktree has `inputs` below.
+    /// The outputs in `vfs`, whose mounts have `inputs` below.
     ///
     /// # Errors
-    /// [`RunnerError::Machine`] if the changes cannot be found out.
+    /// [`ActionError::Machine`] if the changes cannot be found out.
     pub fn new(
         vfs: &'a mut Overlay,
-        inputs: &'a InputRoot,
+        inputs: &'a [(String, InputRoot)],
         server: &'a Connection,
         forms: Forms,
-    ) -> Result<Self, RunnerError> {
-        let entries = vfs.diff().map_err(|error| RunnerError::Machine(error.to_string()))?;
-        let worktree = vfs.worktree();
-        let is_here = |change: &DiffEntry| Some(change.mount) == worktree;
-        let changed = entries.into_iter().filter(is_here).map(|change| change.path).collect();
-        let (waiting, waiting_bytes) = (Vec::new(), 0);
-        Ok(Self { vfs, inputs, server, forms, changed, waiting, waiting_bytes })
+    ) -> Result<Self, ActionError> {
+        let mut changed = HashSet::new();
+        // Without inputs, everything is read.
+        if !inputs.is_empty() {
+            let entries = vfs.diff().map_err(|error| ActionError::Machine(error.to_string()))?;
+            let mounts = vfs.mounts();
+            let full = |DiffEntry { mount, path, .. }: &DiffEntry| {
+                Some(path.absolute(&mounts.get(mount.index())?.path()))
+            };
+            changed.extend(entries.iter().filter_map(full));
+        }
+        let (waiting, waiting_bytes, sent) = (Vec::new(), 0, HashSet::new());
+        let (reused, uploaded) = (HashMap::new(), HashMap::new());
+        Ok(Self {
+            vfs,
+            inputs,
+            server,
+            forms,
+            changed,
+            waiting,
+            waiting_bytes,
+            sent,
+            reused,
+            uploaded,
+        })
     }
 
-    /// Uploads what is at `path`, which is relative to the directory `from`, and notes it in `result`.
+    /// Uploads what is at the absolute path `full`, and notes it in `result` as the output `path`.
     ///
     /// # Errors
-    /// [`RunnerError`]: it cannot be read or uploaded. It is no error if nothing is there.
+    /// [`ActionError`]: it cannot be read or uploaded. It is no error if nothing is there.
     pub fn add(
         &mut self,
-        from: &str,
+        full: &str,
         path: &str,
         result: &mut api::ActionResult,
-    ) -> Result<(), RunnerError> {
-        let failed = |errno| RunnerError::Output { path: path.to_owned(), errno };
-        let full = if path.is_empty() { from.to_owned() } else { format!("{from}/{path}") };
-        let (parent, name) = full.rsplit_once('/').unwrap_or(("", &full));
+    ) -> Result<(), ActionError> {
+        let failed = |errno| ActionError::Output { path: path.to_owned(), errno };
+        if path.is_empty() {
+            // The working directory itself, also by a symbolic link to it.
+            let real = self.real_path(full).map_err(failed)?;
+            let directory = self.directory(&real, path)?;
+            result.output_directories.push(directory);
+            return Ok(());
+        }
+        let (parent, name) = full.rsplit_once('/').unwrap_or(("", full));
         // The way there may lead over symbolic links.
         let parent = match self.real_path(if parent.is_empty() { "/" } else { parent }) {
             Ok(parent) => parent,
@@ -109,11 +142,15 @@ impl<'a> Outputs<'a> {
     /// Uploads `bytes`; returns their digest.
     ///
     /// # Errors
-    /// [`RunnerError::Remote`].
-    pub fn upload(&mut self, bytes: Vec<u8>) -> Result<api::Digest, RunnerError> {
+    /// [`ActionError::Remote`].
+    pub fn upload(&mut self, bytes: Vec<u8>) -> Result<api::Digest, ActionError> {
         let blob = Blob::new(bytes);
         let digest = blob.digest.clone();
-        self.waiting_bytes += blob.bytes.len() as u64;
+        if !self.sent.insert(digest.hash.clone()) {
+            return Ok(digest);
+        }
+        // Something for its digest, too: there can be many that are empty.
+        self.waiting_bytes += blob.bytes.len() as u64 + BESIDE_BYTES;
         self.waiting.push(blob);
         if self.waiting_bytes > WAITING_BYTES_MAX {
             self.flush()?;
@@ -121,20 +158,32 @@ impl<'a> Outputs<'a> {
         Ok(digest)
     }
 
-    fn flush(&mut self) -> Result<(), RunnerError> {
+    fn flush(&mut self) -> Result<(), ActionError> {
         self.waiting_bytes = 0;
         if self.waiting.is_empty() {
             return Ok(());
         }
-        Ok(self.server.write(std::mem::take(&mut self.waiting))?)
+        let waiting = std::mem::take(&mut self.waiting);
+        Ok(again(|| self.server.write(waiting.clone()))?)
     }
 
-    /// Ends when all is uploaded.
+    /// Ends when all is uploaded; returns the directories that were uploaded by themselves, by their digests.
     ///
     /// # Errors
-    /// [`RunnerError::Remote`].
-    pub fn finish(mut self) -> Result<(), RunnerError> {
-        self.flush()
+    /// [`ActionError::Remote`].
+    pub fn finish(mut self) -> Result<HashMap<String, api::Directory>, ActionError> {
+        self.flush()?;
+        let reused: Vec<_> = std::mem::take(&mut self.reused).into_values().collect();
+        let lost = again(|| self.server.missing(&reused))?;
+        // Of no bytes, servers need not know.
+        match lost.into_iter().find(|digest| digest.size_bytes != 0) {
+            None => Ok(self.uploaded),
+            Some(api::Digest { hash, size_bytes: len }) => Err(ActionError::Missing {
+                what: "an input that is an output".to_owned(),
+                hash,
+                len,
+            }),
+        }
     }
 
     fn base(&self) -> Base {
@@ -150,12 +199,10 @@ impl<'a> Outputs<'a> {
     }
 
     /// The file at the absolute path `real`, without symbolic links on the way, which is that or in that of the output `path`.
-    fn file(&mut self, real: &str, path: &str) -> Result<(api::Digest, bool), RunnerError> {
-        let failed = |errno| RunnerError::Output { path: path.to_owned(), errno };
-        let here = beneath(WORKTREE, real).map(VPath::parse).transpose().map_err(failed)?;
-        if let Some(here) = here.filter(|here| !self.changed.contains(here))
-            && let Ok(Some(Node::File { digest, executable })) = self.inputs.find(&here)
-        {
+    fn file(&mut self, real: &str, path: &str) -> Result<(api::Digest, bool), ActionError> {
+        let failed = |errno| ActionError::Output { path: path.to_owned(), errno };
+        if let Some((digest, executable)) = self.known(real) {
+            self.reused.insert(digest.hash.clone(), digest.clone());
             return Ok((digest, executable));
         }
         let executable = self.vfs.is_executable_at(self.base(), &real[1..], Follow::No);
@@ -164,9 +211,30 @@ impl<'a> Outputs<'a> {
         Ok((self.upload(bytes)?, executable))
     }
 
+    /// The digest of the input file at the absolute path `real`, and whether it is executable, if it is as it was.
+    fn known(&self, real: &str) -> Option<(api::Digest, bool)> {
+        if self.changed.contains(real) {
+            return None;
+        }
+        let below = self.inputs.iter().filter_map(|(at, root)| Some((root, beneath(at, real)?)));
+        // The one with the shortest rest hides the others.
+        let (root, rest) = below.min_by_key(|(_, rest)| rest.len())?;
+        match root.find(&VPath::parse(rest).ok()?) {
+            Ok(Some(Node::File { digest, executable })) => Some((digest, executable)),
+            _ => None,
+        }
+    }
+
     /// The directory at the absolute path `real`, as output `path`.
-    fn directory(&mut self, real: &str, path: &str) -> Result<api::OutputDirectory, RunnerError> {
-        let failed = |errno| RunnerError::Output { path: path.to_owned(), errno };
+    ///
+    /// # Errors
+    /// [`ActionError`]: it cannot be read or uploaded.
+    pub fn directory(
+        &mut self,
+        real: &str,
+        path: &str,
+    ) -> Result<api::OutputDirectory, ActionError> {
+        let failed = |errno| ActionError::Output { path: path.to_owned(), errno };
         // Parents before children; a list, because recursion could overflow the stack.
         let mut directories: Vec<(String, Vec<Listed>)> = Vec::new();
         let mut unlisted = vec![real.to_owned()];
@@ -186,6 +254,7 @@ impl<'a> Outputs<'a> {
             let message = self.message(&at, &listed, path, &mut digests)?;
             let blob = Blob::of(&message);
             if self.forms.directories {
+                self.uploaded.insert(blob.digest.hash.clone(), message.clone());
                 self.upload(blob.bytes)?;
             }
             if at == real {
@@ -220,8 +289,8 @@ impl<'a> Outputs<'a> {
         listed: &[Listed],
         path: &str,
         digests: &mut HashMap<String, api::Digest>,
-    ) -> Result<api::Directory, RunnerError> {
-        let failed = |errno| RunnerError::Output { path: path.to_owned(), errno };
+    ) -> Result<api::Directory, ActionError> {
+        let failed = |errno| ActionError::Output { path: path.to_owned(), errno };
         let mut message = api::Directory::default();
         for Listed { name, file_type, .. } in listed {
             let (real, name) = (format!("{at}/{name}"), name.to_string());

@@ -1,7 +1,9 @@
 //! Why an action has no result.
 
+use bazel_remote_apis::google::protobuf::Any;
 use bazel_remote_apis::google::rpc::Status;
 use prost::Message as _;
+use prost::encoding::{bytes, string};
 
 use crate::base::errno::Errno;
 use crate::engine::RunError;
@@ -9,7 +11,7 @@ use crate::remote::RemoteError;
 
 /// An action has no result: it would depend on the server or on this machine, or on nothing, as the action is none.
 #[derive(thiserror::Error)]
-pub enum RunnerError {
+pub enum ActionError {
     /// The action, its command or a directory of its input root is malformed.
     #[error("{what}: {reason}")]
     Invalid {
@@ -42,6 +44,10 @@ pub enum RunnerError {
         /// Whether it is one of time.
         of_time: bool,
     },
+    /// The program met a limit of this worker, or one of its programs could not be compiled here: elsewhere it may have
+    /// done something else.
+    #[error("the program went on, but would have done something else on another worker: {0}")]
+    OfThisWorker(String),
     /// The program cannot be started.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -58,7 +64,7 @@ pub enum RunnerError {
     },
 }
 
-crate::base::readable::readable!(RunnerError);
+crate::base::readable::readable!(ActionError);
 
 // The codes of google.rpc.
 const INVALID_ARGUMENT: i32 = 3;
@@ -67,26 +73,52 @@ const RESOURCE_EXHAUSTED: i32 = 8;
 const FAILED_PRECONDITION: i32 = 9;
 const INTERNAL: i32 = 13;
 const UNAVAILABLE: i32 = 14;
+const DATA_LOSS: i32 = 15;
 
-impl RunnerError {
+impl ActionError {
     pub(super) fn invalid(what: impl Into<String>, reason: impl Into<String>) -> Self {
         Self::Invalid { what: what.into(), reason: reason.into() }
     }
 
     fn code(&self) -> i32 {
         match self {
+            // What the server said of a request holds for the action.
+            Self::Remote(RemoteError::Failed { code, .. }) if *code != 0 => *code,
+            Self::Remote(RemoteError::Wrong { .. }) => DATA_LOSS,
             Self::Invalid { .. } => INVALID_ARGUMENT,
             Self::Missing { .. } | Self::NotInstalled(_) | Self::Run(_) => FAILED_PRECONDITION,
             Self::Remote(_) => UNAVAILABLE,
             Self::Limit { of_time: true, .. } => DEADLINE_EXCEEDED,
-            Self::Limit { .. } => RESOURCE_EXHAUSTED,
+            Self::Limit { .. } | Self::OfThisWorker(_) => RESOURCE_EXHAUSTED,
             Self::Machine(_) | Self::Output { .. } => INTERNAL,
         }
     }
 
     /// The encoded `google.rpc.Status` that says so to who asked for the action.
     pub fn to_status(&self) -> Vec<u8> {
-        let message = self.to_string();
-        Status { code: self.code(), message, ..Status::default() }.encode_to_vec()
+        let details = match self {
+            Self::Missing { hash, len, .. } => vec![missing_contents(hash, *len)],
+            _ => Vec::new(),
+        };
+        Status { code: self.code(), message: self.to_string(), details }.encode_to_vec()
+    }
+}
+
+/// The encoded `google.rpc.Status` of a failure that is none of [`ActionError`].
+pub fn status_of_failure(message: String) -> Vec<u8> {
+    Status { code: INTERNAL, message, ..Status::default() }.encode_to_vec()
+}
+
+/// A `google.rpc.PreconditionFailure` by which clients know what to upload again.
+fn missing_contents(hash: &str, len: i64) -> Any {
+    // Its one field is a list of violations, whose first two fields are these.
+    let mut violation = Vec::new();
+    string::encode(1, &"MISSING".to_owned(), &mut violation);
+    string::encode(2, &format!("blobs/{hash}/{len}"), &mut violation);
+    let mut failure = Vec::new();
+    bytes::encode(1, &violation, &mut failure);
+    Any {
+        type_url: "type.googleapis.com/google.rpc.PreconditionFailure".to_owned(),
+        value: failure,
     }
 }

@@ -1,0 +1,20 @@
+//! Rank 9: actions of the Remote Execution API: executed here for others, and elsewhere for us.
+//!
+//! A worker of a cluster hands over an action: a command, a tree of input files, and the paths of its outputs. The files stay
+//! on the server until the program opens them ([`input_root`]); what is uploaded is what the program made ([`outputs`]).
+//! A run that a cluster executes is such an action, with a machine in it ([`spec`]): what it reads is uploaded
+//! ([`request`]), and what it changed is made again here ([`changes`]).
+
+mod changes;
+mod error;
+mod input_root;
+mod outputs;
+mod request;
+mod runner;
+mod spec;
+
+pub use self::error::{ActionError, status_of_failure};
+pub use self::input_root::names_in_directory;
+pub use self::request::{Progress, RemoteRun, Request};
+pub use self::runner::{Executed, Runner, Wanted};
+pub use self::spec::{MountSpec, ProgramSpec, Spec, ToolchainSpec};

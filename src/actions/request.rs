@@ -1,0 +1,211 @@
+//! A run that a cluster executes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bazel_remote_apis::build::bazel::remote::execution::v2 as api;
+use bazel_remote_apis::google::protobuf;
+use prost::Message as _;
+
+use super::ActionError;
+use super::changes::{Changes, Trees};
+use super::outputs::{Forms, Outputs};
+use super::spec::{FILE, MOUNTS, PROGRAM, STDIN, Spec, WORDS};
+use crate::kernel::machine::Machine;
+use crate::remote::{Connection, Stage, is_digest};
+
+/// Largest description of all directories of a mount, in bytes.
+const TREE_BYTES_MAX: u64 = 256 << 20;
+
+/// Most bytes of an output stream of a run.
+const STREAM_BYTES_MAX: u64 = 1 << 30;
+
+/// What becomes of a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Progress {
+    /// Its inputs are uploaded.
+    Uploading,
+    /// It waits for a worker.
+    Queued,
+    /// A worker executes it.
+    Executing,
+    /// What it changed is fetched.
+    Fetching,
+}
+
+/// A run for a cluster.
+pub struct Request {
+    /// The server.
+    pub server: Arc<Connection>,
+    /// The machine.
+    pub spec: Spec,
+    /// The name under which the program runs; empty for its own.
+    pub argv0: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// The module, unless the worker has it.
+    pub module: Option<Vec<u8>>,
+    /// Standard input.
+    pub stdin: Option<Vec<u8>>,
+    /// Whether it is executed although its result is known.
+    pub anew: bool,
+}
+
+/// What a run did elsewhere. Its changes are made in the machine.
+pub struct RemoteRun {
+    /// The exit code.
+    pub exit_code: u32,
+    /// What it wrote to standard output.
+    pub stdout: Vec<u8>,
+    /// What it wrote to standard error.
+    pub stderr: Vec<u8>,
+    /// Whether the server knew the result.
+    pub known: bool,
+}
+
+impl Request {
+    /// Has it executed on what the mounts of `machine` have, and makes its changes there; `told` gets what becomes of it.
+    ///
+    /// # Errors
+    /// [`ActionError`]. A program that fails is no error.
+    pub fn run(
+        &self,
+        machine: &mut Machine,
+        mut told: impl FnMut(Progress),
+    ) -> Result<RemoteRun, ActionError> {
+        told(Progress::Uploading);
+        let (action, mounts, mut trees) = self.upload(machine)?;
+        let response = self.server.execute(action, self.anew, |stage| {
+            told(match stage {
+                Stage::Queued => Progress::Queued,
+                Stage::Executing => Progress::Executing,
+            });
+        })?;
+        told(Progress::Fetching);
+        let known = response.cached_result;
+        let result = response.result.unwrap_or_default();
+        if let Some(virtual_duration) = result
+            .execution_metadata
+            .as_ref()
+            .and_then(|metadata| metadata.virtual_execution_duration.as_ref())
+            .and_then(duration_of)
+        {
+            machine.advance(virtual_duration);
+        }
+        for (number, before) in mounts.into_iter().enumerate() {
+            let mount = &self.spec.mounts[number];
+            if mount.read_only {
+                continue;
+            }
+            let path = format!("{MOUNTS}/{number}");
+            let output = result.output_directories.iter().find(|output| output.path == path);
+            let tree = output.and_then(|output| output.tree_digest.as_ref());
+            let tree = tree.ok_or_else(|| {
+                ActionError::invalid("the result", format!("it does not have the output {path}"))
+            })?;
+            let tree = api::Tree::decode(&*self.fetch(tree, &path, TREE_BYTES_MAX)?)
+                .map_err(|error| ActionError::invalid("the result", error.to_string()))?;
+            let after = trees.add(tree)?;
+            let now = machine.now_ns();
+            let vfs = machine.vfs_mut();
+            let mut changes = Changes { vfs, server: &self.server, trees: &trees, now };
+            changes.make(&mount.path, before, after)?;
+        }
+        let stream = |raw: Vec<u8>, digest: Option<&api::Digest>, what| match digest {
+            Some(digest) if raw.is_empty() && digest.size_bytes > 0 => {
+                self.fetch(digest, what, STREAM_BYTES_MAX)
+            }
+            _ => Ok(raw),
+        };
+        Ok(RemoteRun {
+            exit_code: u32::try_from(result.exit_code).unwrap_or(255),
+            stdout: stream(result.stdout_raw, result.stdout_digest.as_ref(), "standard output")?,
+            stderr: stream(result.stderr_raw, result.stderr_digest.as_ref(), "standard error")?,
+            known,
+        })
+    }
+
+    fn fetch(&self, digest: &api::Digest, what: &str, max: u64) -> Result<Vec<u8>, ActionError> {
+        if !is_digest(digest, max) {
+            let reason = format!("{what} has {} bytes", digest.size_bytes);
+            return Err(ActionError::invalid("the result", reason));
+        }
+        self.server.read(digest)?.ok_or_else(|| ActionError::Missing {
+            what: what.to_owned(),
+            hash: digest.hash.clone(),
+            len: digest.size_bytes,
+        })
+    }
+
+    /// Uploads the action and what it needs; returns its digest, those of the mounts, and their directories.
+    fn upload(
+        &self,
+        machine: &mut Machine,
+    ) -> Result<(api::Digest, Vec<api::Digest>, Trees), ActionError> {
+        let forms = Forms { tree: false, directories: true };
+        let mut outputs = Outputs::new(machine.vfs_mut(), &[], &self.server, forms)?;
+        let mut mounts = Vec::new();
+        for mount in &self.spec.mounts {
+            let directory = outputs.directory(&mount.path, &mount.path)?;
+            // Its form asks for it.
+            mounts.push(directory.root_directory_digest.unwrap_or_default());
+        }
+        let nodes = mounts.iter().enumerate().map(|(number, digest)| api::DirectoryNode {
+            name: number.to_string(),
+            digest: Some(digest.clone()),
+        });
+        let mut directories: Vec<_> = nodes.collect();
+        // Bytewise, as the API says: `10` is before `2`.
+        directories.sort_by(|a, b| a.name.cmp(&b.name));
+        let message = api::Directory { directories, ..api::Directory::default() };
+        let all = outputs.upload(message.encode_to_vec())?;
+        let spec = serde_json::to_vec(&self.spec)
+            .map_err(|error| ActionError::Machine(error.to_string()))?;
+        let mut files = vec![(FILE, outputs.upload(spec)?)];
+        if let Some(module) = &self.module {
+            files.push((PROGRAM, outputs.upload(module.clone())?));
+        }
+        if let Some(stdin) = &self.stdin {
+            files.push((STDIN, outputs.upload(stdin.clone())?));
+        }
+        let file = |(name, digest): (&str, api::Digest)| api::FileNode {
+            name: name.to_owned(),
+            digest: Some(digest),
+            ..api::FileNode::default()
+        };
+        let root = api::Directory {
+            files: files.into_iter().map(file).collect(),
+            directories: vec![api::DirectoryNode { name: MOUNTS.to_owned(), digest: Some(all) }],
+            ..api::Directory::default()
+        };
+        let action = api::Action {
+            command_digest: Some(outputs.upload(self.command().encode_to_vec())?),
+            input_root_digest: Some(outputs.upload(root.encode_to_vec())?),
+            timeout: self.spec.limits.timeout.map(to_duration),
+            ..api::Action::default()
+        };
+        let action = outputs.upload(action.encode_to_vec())?;
+        Ok((action, mounts, Trees::of_uploaded(outputs.finish()?)?))
+    }
+
+    fn command(&self) -> api::Command {
+        let words = WORDS.iter().map(|word| (*word).to_owned());
+        let arguments = words.chain([self.argv0.clone()]).chain(self.args.iter().cloned());
+        let mounts = self.spec.mounts.iter().enumerate().filter(|(_, mount)| !mount.read_only);
+        let mut output_paths: Vec<_> = mounts.map(|(at, _)| format!("{MOUNTS}/{at}")).collect();
+        output_paths.sort();
+        api::Command { arguments: arguments.collect(), output_paths, ..api::Command::default() }
+    }
+}
+
+fn duration_of(duration: &protobuf::Duration) -> Option<Duration> {
+    let seconds = u64::try_from(duration.seconds).ok()?;
+    Some(Duration::new(seconds, u32::try_from(duration.nanos).ok()?))
+}
+
+fn to_duration(duration: Duration) -> protobuf::Duration {
+    protobuf::Duration {
+        seconds: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        nanos: duration.subsec_nanos().cast_signed(),
+    }
+}

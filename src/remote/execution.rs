@@ -1,0 +1,170 @@
+//! Actions that a server executes.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use bazel_remote_apis::build::bazel::remote::execution::v2 as api;
+use bazel_remote_apis::google::longrunning::{Operation, operation};
+use prost::Message as _;
+use tonic::{Code, Status, Streaming};
+
+use super::connection::{Connection, Transport};
+use super::{RemoteError, SHA256};
+
+/// How often a request is made again that a server could not take or answer.
+const AGAIN_MAX: u32 = 4;
+
+/// Real time until the first request is made again; each later one waits twice as long.
+const WAIT: Duration = Duration::from_millis(500);
+
+const OPERATION: &str = "Execute";
+
+/// Where an action is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// It waits for a worker.
+    Queued,
+    /// A worker executes it.
+    Executing,
+}
+
+enum Event {
+    Stage(Stage),
+    Ended(Box<Result<api::ExecuteResponse, Status>>),
+}
+
+impl Connection {
+    /// Has the action with the digest `action` executed, and waits for its result, however long that takes; `told` gets
+    /// what becomes of it. What it needs must be on the server. With `anew`, it is executed although its result is known.
+    ///
+    /// # Errors
+    /// [`RemoteError`]: `Refused` if it cannot be executed; others if the server fails.
+    pub fn execute(
+        &self,
+        action: api::Digest,
+        anew: bool,
+        mut told: impl FnMut(Stage),
+    ) -> Result<api::ExecuteResponse, RemoteError> {
+        let (sender, events) = mpsc::channel();
+        let request = api::ExecuteRequest {
+            instance_name: self.instance(),
+            action_digest: Some(action),
+            skip_cache_lookup: anew,
+            digest_function: SHA256,
+            ..api::ExecuteRequest::default()
+        };
+        let transport = self.transport();
+        self.start(OPERATION, async move {
+            let ended = follow(transport, request, &sender).await;
+            // It fails if the caller has stopped waiting.
+            let _ = sender.send(Event::Ended(Box::new(ended)));
+        })?;
+        loop {
+            match events.recv() {
+                Ok(Event::Stage(stage)) => told(stage),
+                Ok(Event::Ended(ended)) => {
+                    return match *ended {
+                        Ok(response) => self.expect_executed(response),
+                        Err(status) => Err(self.failed_with(OPERATION, &status)),
+                    };
+                }
+                Err(_) => {
+                    return Err(self.failed(OPERATION, "the thread of requests has ended".into()));
+                }
+            }
+        }
+    }
+
+    fn expect_executed(
+        &self,
+        response: api::ExecuteResponse,
+    ) -> Result<api::ExecuteResponse, RemoteError> {
+        match response.status.as_ref().filter(|status| status.code != 0) {
+            None => Ok(response),
+            Some(status) => Err(RemoteError::Refused {
+                address: self.address(),
+                code: status.code,
+                what: Code::from_i32(status.code).description().to_owned(),
+                message: status.message.clone(),
+            }),
+        }
+    }
+}
+
+/// Follows the execution that `request` asks for to its end.
+async fn follow(
+    transport: Transport,
+    request: api::ExecuteRequest,
+    events: &mpsc::Sender<Event>,
+) -> Result<api::ExecuteResponse, Status> {
+    let mut client = api::execution_client::ExecutionClient::new(transport);
+    let mut name: Option<String> = None;
+    let (mut failures, mut wait) = (0, WAIT);
+    loop {
+        let operations = match &name {
+            None => client.execute(request.clone()).await,
+            Some(name) => {
+                let request = api::WaitExecutionRequest { name: name.clone() };
+                client.wait_execution(request).await
+            }
+        };
+        let failure = match operations {
+            Ok(operations) => match read(operations.into_inner(), &mut name, events).await {
+                Ok(response) => return Ok(response),
+                Err(failure) => failure,
+            },
+            Err(failure) => failure,
+        };
+        failures += 1;
+        if failures > AGAIN_MAX {
+            return Err(failure);
+        }
+        match failure.code() {
+            // The server has lost it, as after a new start.
+            Code::NotFound if name.is_some() => name = None,
+            Code::Unavailable | Code::Aborted | Code::Cancelled | Code::ResourceExhausted => {}
+            // A stream that ends before its time.
+            Code::Unknown | Code::Internal if name.is_some() => {}
+            _ => return Err(failure),
+        }
+        tokio::time::sleep(wait).await;
+        wait *= 2;
+    }
+}
+
+/// Reads `operations` to the last one.
+async fn read(
+    mut operations: Streaming<Operation>,
+    name: &mut Option<String>,
+    events: &mpsc::Sender<Event>,
+) -> Result<api::ExecuteResponse, Status> {
+    while let Some(operation) = operations.message().await? {
+        if !operation.name.is_empty() {
+            *name = Some(operation.name);
+        }
+        if let Some(metadata) = operation.metadata
+            && let Ok(metadata) = api::ExecuteOperationMetadata::decode(&*metadata.value)
+        {
+            use api::execution_stage::Value;
+            let stage = match Value::try_from(metadata.stage) {
+                Ok(Value::Queued | Value::CacheCheck) => Some(Stage::Queued),
+                Ok(Value::Executing) => Some(Stage::Executing),
+                _ => None,
+            };
+            if let Some(stage) = stage {
+                let _ = events.send(Event::Stage(stage));
+            }
+        }
+        if operation.done {
+            return match operation.result {
+                Some(operation::Result::Response(any)) => api::ExecuteResponse::decode(&*any.value)
+                    .map_err(|error| Status::data_loss(error.to_string())),
+                Some(operation::Result::Error(status)) => {
+                    Err(Status::new(Code::from_i32(status.code), status.message))
+                }
+                None => Err(Status::data_loss("the operation is done, and has no result")),
+            };
+        }
+    }
+    Err(Status::unavailable("the server stopped telling of the action"))
+}
