@@ -130,9 +130,6 @@ impl Changes<'_> {
         if matches!(old, Some(Node::File { digest: before, .. }) if before == digest) {
             return Ok(None);
         }
-        if digest.size_bytes == 0 {
-            return Ok(Some(Vec::new()));
-        }
         let bytes = self.server.read(digest)?;
         bytes.map(Some).ok_or_else(|| ActionError::Missing {
             what: format!("the output {path:?}"),

@@ -8,6 +8,10 @@ use prost::encoding::{bytes, string};
 use crate::base::errno::Errno;
 use crate::engine::RunError;
 use crate::remote::RemoteError;
+use crate::remote::code::{
+    DATA_LOSS, DEADLINE_EXCEEDED, FAILED_PRECONDITION, INTERNAL, INVALID_ARGUMENT,
+    RESOURCE_EXHAUSTED, UNAVAILABLE,
+};
 
 /// An action has no result: it would depend on the server or on this machine, or on nothing, as the action is none.
 #[derive(thiserror::Error)]
@@ -65,15 +69,6 @@ pub enum ActionError {
 }
 
 crate::base::readable::readable!(ActionError);
-
-// The codes of google.rpc.
-const INVALID_ARGUMENT: i32 = 3;
-const DEADLINE_EXCEEDED: i32 = 4;
-const RESOURCE_EXHAUSTED: i32 = 8;
-const FAILED_PRECONDITION: i32 = 9;
-const INTERNAL: i32 = 13;
-const UNAVAILABLE: i32 = 14;
-const DATA_LOSS: i32 = 15;
 
 impl ActionError {
     pub(super) fn invalid(what: impl Into<String>, reason: impl Into<String>) -> Self {

@@ -13,7 +13,7 @@ use prost::Message as _;
 use super::ActionError;
 use crate::base::errno::Errno;
 use crate::kernel::machine::{Interrupter, Machine};
-use crate::kernel::vfs::{Blob, DirEntry, FileType, HostFile, Layer, NAME_MAX, Stat, VPath};
+use crate::kernel::vfs::{Blob, DirEntry, FileType, HostFile, Layer, Stat, VPath, check_name};
 use crate::remote::{CONTENT_BYTES_MAX, Connection, again, is_digest, len_of};
 
 /// Largest description of one directory, in bytes.
@@ -87,7 +87,7 @@ impl Directory {
     /// Decodes a directory.
     ///
     /// # Errors
-    /// Why it is none: a name that is no name or is there twice, a digest that is none, a link without text.
+    /// Why it is refused: a name is malformed or occurs twice, a digest is malformed, a link has no text.
     fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
         Self::from_message(api::Directory::decode(bytes).map_err(|error| error.to_string())?)
     }
@@ -117,9 +117,8 @@ impl Directory {
     }
 
     fn add(&mut self, name: String, node: Node) -> Result<(), String> {
-        let is_name = !matches!(&*name, "" | "." | "..")
-            && name.len() <= NAME_MAX
-            && !name.contains(['/', '\0']);
+        let is_name =
+            !matches!(&*name, "" | "." | "..") && !name.contains('/') && check_name(&name).is_ok();
         if !is_name {
             return Err(format!("{name:?} is no name"));
         }
@@ -235,10 +234,11 @@ impl InputRoot {
     /// Notes that `why` ends the action, and ends the program.
     fn failed(&self, why: ActionError) -> Errno {
         let mut state = self.state();
-        let is_first = state.failure.is_none() && !state.has_failed;
-        state.has_failed = true;
-        state.failure.get_or_insert(why);
-        let interrupter = state.interrupter.clone().filter(|_| is_first);
+        if std::mem::replace(&mut state.has_failed, true) {
+            return Errno::Io;
+        }
+        state.failure = Some(why);
+        let interrupter = state.interrupter.clone();
         drop(state);
         if let Some(interrupter) = interrupter {
             // From its own thread it would wait for itself.

@@ -6,6 +6,7 @@
 //! ([`request`]), and what it changed is made again here ([`changes`]).
 
 mod changes;
+mod duration;
 mod error;
 mod input_root;
 mod outputs;
@@ -16,5 +17,5 @@ mod spec;
 pub use self::error::{ActionError, status_of_failure};
 pub use self::input_root::names_in_directory;
 pub use self::request::{Progress, RemoteRun, Request};
-pub use self::runner::{Executed, Runner, Wanted};
+pub use self::runner::{Executed, Runner, Wanted, Worker};
 pub use self::spec::{MountSpec, ProgramSpec, Spec, ToolchainSpec};

@@ -3,20 +3,21 @@
 use std::collections::{HashMap, HashSet};
 
 use bazel_remote_apis::build::bazel::remote::execution::v2 as api;
+use prost::Message as _;
 
 use super::ActionError;
 use super::input_root::{InputRoot, Node};
 use crate::base::errno::Errno;
 use crate::kernel::vfs::{
-    Base, DiffEntry, FileType, Follow, Listed, NodeId, Overlay, VPath, beneath,
+    Base, DiffEntry, FileType, Follow, Listed, Listing, Overlay, VPath, beneath,
 };
-use crate::remote::{Blob, Connection, again};
+use crate::remote::{BESIDE_BYTES, Blob, Connection, again};
 
 /// Bytes of contents that wait to be uploaded together.
 const WAITING_BYTES_MAX: u64 = 32 << 20;
 
-/// What a content takes besides its bytes.
-const BESIDE_BYTES: u64 = 128;
+/// Most bytes of an output stream that are part of the result itself.
+const INLINE_BYTES_MAX: usize = 1 << 10;
 
 /// How the directories of outputs are described.
 #[derive(Clone, Copy)]
@@ -158,6 +159,17 @@ impl<'a> Outputs<'a> {
         Ok(digest)
     }
 
+    /// An output stream as a result has it: its bytes, or, if there are many, their digest.
+    ///
+    /// # Errors
+    /// [`ActionError::Remote`].
+    pub fn stream(&mut self, bytes: &[u8]) -> Result<(Vec<u8>, Option<api::Digest>), ActionError> {
+        if bytes.len() <= INLINE_BYTES_MAX {
+            return Ok((bytes.to_vec(), None));
+        }
+        Ok((Vec::new(), Some(self.upload(bytes.to_vec())?)))
+    }
+
     fn flush(&mut self) -> Result<(), ActionError> {
         self.waiting_bytes = 0;
         if self.waiting.is_empty() {
@@ -236,11 +248,11 @@ impl<'a> Outputs<'a> {
     ) -> Result<api::OutputDirectory, ActionError> {
         let failed = |errno| ActionError::Output { path: path.to_owned(), errno };
         // Parents before children; a list, because recursion could overflow the stack.
-        let mut directories: Vec<(String, Vec<Listed>)> = Vec::new();
+        let mut directories: Vec<(String, Listing)> = Vec::new();
         let mut unlisted = vec![real.to_owned()];
         while let Some(at) = unlisted.pop() {
             let id = self.vfs.open_dir(&at).map_err(failed)?;
-            let listed = self.listed(id);
+            let listed = self.vfs.list(id);
             self.vfs.close(id);
             let listed = listed.map_err(failed)?;
             let inner = listed.iter().filter(|entry| entry.file_type == FileType::Directory);
@@ -261,25 +273,24 @@ impl<'a> Outputs<'a> {
                 (root, root_digest) = (message, Some(blob.digest));
             } else {
                 digests.insert(at, blob.digest.clone());
-                if seen.insert(blob.digest.hash) {
+                if self.forms.tree && seen.insert(blob.digest.hash) {
                     children.push(message);
                 }
             }
         }
         children.reverse();
-        let tree = api::Tree { root: Some(root), children };
-        let tree_digest =
-            if self.forms.tree { Some(self.upload(Blob::of(&tree).bytes)?) } else { None };
+        let tree_digest = if self.forms.tree {
+            let tree = api::Tree { root: Some(root), children };
+            Some(self.upload(tree.encode_to_vec())?)
+        } else {
+            None
+        };
         Ok(api::OutputDirectory {
             path: path.to_owned(),
             tree_digest,
             root_directory_digest: root_digest.filter(|_| self.forms.directories),
             ..api::OutputDirectory::default()
         })
-    }
-
-    fn listed(&mut self, id: NodeId) -> Result<Vec<Listed>, Errno> {
-        Ok(self.vfs.list(id)?.to_vec())
     }
 
     /// The directory `at` with the entries `listed`, whose own directories have these `digests`.

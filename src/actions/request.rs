@@ -1,14 +1,13 @@
 //! A run that a cluster executes.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bazel_remote_apis::build::bazel::remote::execution::v2 as api;
-use bazel_remote_apis::google::protobuf;
 use prost::Message as _;
 
 use super::ActionError;
 use super::changes::{Changes, Trees};
+use super::duration::{from_proto, to_proto};
 use super::outputs::{Forms, Outputs};
 use super::spec::{FILE, MOUNTS, PROGRAM, STDIN, Spec, WORDS};
 use crate::kernel::machine::Machine;
@@ -88,7 +87,7 @@ impl Request {
             .execution_metadata
             .as_ref()
             .and_then(|metadata| metadata.virtual_execution_duration.as_ref())
-            .and_then(duration_of)
+            .and_then(from_proto)
         {
             machine.advance(virtual_duration);
         }
@@ -181,7 +180,7 @@ impl Request {
         let action = api::Action {
             command_digest: Some(outputs.upload(self.command().encode_to_vec())?),
             input_root_digest: Some(outputs.upload(root.encode_to_vec())?),
-            timeout: self.spec.limits.timeout.map(to_duration),
+            timeout: self.spec.limits.timeout.map(to_proto),
             ..api::Action::default()
         };
         let action = outputs.upload(action.encode_to_vec())?;
@@ -195,17 +194,5 @@ impl Request {
         let mut output_paths: Vec<_> = mounts.map(|(at, _)| format!("{MOUNTS}/{at}")).collect();
         output_paths.sort();
         api::Command { arguments: arguments.collect(), output_paths, ..api::Command::default() }
-    }
-}
-
-fn duration_of(duration: &protobuf::Duration) -> Option<Duration> {
-    let seconds = u64::try_from(duration.seconds).ok()?;
-    Some(Duration::new(seconds, u32::try_from(duration.nanos).ok()?))
-}
-
-fn to_duration(duration: Duration) -> protobuf::Duration {
-    protobuf::Duration {
-        seconds: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
-        nanos: duration.subsec_nanos().cast_signed(),
     }
 }

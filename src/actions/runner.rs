@@ -1,6 +1,6 @@
 //! An action: what is asked for, and its execution.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bazel_remote_apis::build::bazel::remote::execution::v2 as api;
@@ -8,6 +8,7 @@ use bazel_remote_apis::google::protobuf;
 use prost::Message;
 
 use super::ActionError;
+use super::duration::{from_proto, to_proto};
 use super::input_root::{Fetched, InputRoot};
 use super::outputs::{Forms, Outputs};
 use super::spec::{MOUNTS, PROGRAM, ProgramSpec, STDIN, Spec, ToolchainSpec, WORDS};
@@ -27,9 +28,6 @@ const COMMAND_BYTES_MAX: u64 = 16 << 20;
 
 /// Largest description of the root directory, in bytes.
 const ROOT_BYTES_MAX: u64 = 64 << 20;
-
-/// Most bytes of an output stream that are part of the result itself.
-const INLINE_BYTES_MAX: usize = 1 << 10;
 
 /// The platform property with the name of a toolchain: `NAME`, or `NAME@DIGEST` with the digest of its manifest.
 const TOOLCHAIN: &str = "belljar-toolchain";
@@ -61,6 +59,18 @@ pub struct Runner {
     /// Whether the output streams are part of the result.
     pub captures: bool,
     started_ns: u64,
+}
+
+/// What executes an action.
+pub struct Worker {
+    /// The programs that it can start.
+    pub programs: Arc<ToolchainPrograms>,
+    /// The limits, which an action can only tighten.
+    pub limits: Limits,
+    /// The toolchains that the action asks for, that are not here, and that it may not need.
+    pub absent: Vec<String>,
+    /// Gets why a program could not be compiled, if that was a reason of this machine.
+    pub not_compiled: Arc<OnceLock<String>>,
 }
 
 /// A toolchain that an action asks for.
@@ -134,19 +144,12 @@ impl Runner {
         self.properties().filter(|value| !value.is_empty()).map(wanted).collect()
     }
 
-    /// Executes it: with `programs`, and `limits`, which the action can only tighten. `absent` are toolchains that it asks
-    /// for, and that are not here; `not_compiled` says which program could not be compiled for a reason of this machine.
+    /// Executes it on `worker`.
     ///
     /// # Errors
-    /// [`ActionError`]. A program that fails is no error.
-    pub fn run(
-        &self,
-        programs: &Arc<ToolchainPrograms>,
-        limits: Limits,
-        absent: &[String],
-        not_compiled: &dyn Fn() -> Option<String>,
-    ) -> Result<Executed, ActionError> {
-        let executed = self.run_on(programs, limits, absent, not_compiled);
+    /// [`ActionError`]. A program that fails is not an error.
+    pub fn run(&self, worker: &Worker) -> Result<Executed, ActionError> {
+        let executed = self.run_on(worker);
         // Whatever came after it: the program did not see the inputs.
         match self.inputs.take_failure() {
             Some(failure) => Err(failure),
@@ -154,14 +157,9 @@ impl Runner {
         }
     }
 
-    fn run_on(
-        &self,
-        programs: &Arc<ToolchainPrograms>,
-        limits: Limits,
-        absent: &[String],
-        not_compiled: &dyn Fn() -> Option<String>,
-    ) -> Result<Executed, ActionError> {
-        let (mut machine, inputs) = self.machine(programs.clone(), limits)?;
+    fn run_on(&self, worker: &Worker) -> Result<Executed, ActionError> {
+        let Worker { programs, limits, absent, not_compiled } = worker;
+        let (mut machine, inputs) = self.machine(programs.clone(), *limits)?;
         self.inputs.end_on_failure(&mut machine);
         let from = self.directory(&mut machine)?;
         let paths = self.output_paths()?;
@@ -179,14 +177,14 @@ impl Runner {
         if let Some(failure) = self.inputs.take_failure() {
             return Err(failure);
         }
-        if let Some(why) = not_compiled() {
-            return Err(ActionError::OfThisWorker(why));
+        if let Some(why) = not_compiled.get() {
+            return Err(ActionError::OfThisWorker(why.clone()));
         }
         let (exit_code, stdout, stderr) = ended(output, &self.program())?;
         // The limits of a run that asks for them are part of it.
         let asked = self.spec.as_ref().map(|spec| &spec.limits);
         if let Some(limit) = machine.limits_hit().first()
-            && asked.is_none_or(|asked| asked.within(&limits) != *asked)
+            && asked.is_none_or(|asked| asked.within(limits) != *asked)
         {
             return Err(ActionError::OfThisWorker(format!("it ran into the {limit}")));
         }
@@ -214,16 +212,8 @@ impl Runner {
             outputs.add(full, path, &mut result)?;
         }
         if self.captures {
-            if stdout.len() <= INLINE_BYTES_MAX {
-                result.stdout_raw.clone_from(&stdout);
-            } else {
-                result.stdout_digest = Some(outputs.upload(stdout.clone())?);
-            }
-            if stderr.len() <= INLINE_BYTES_MAX {
-                result.stderr_raw.clone_from(&stderr);
-            } else {
-                result.stderr_digest = Some(outputs.upload(stderr.clone())?);
-            }
+            (result.stdout_raw, result.stdout_digest) = outputs.stream(&stdout)?;
+            (result.stderr_raw, result.stderr_digest) = outputs.stream(&stderr)?;
         }
         outputs.finish()?;
         self.add_older_fields(&mut result);
@@ -248,7 +238,7 @@ impl Runner {
             input_fetch_completed_timestamp: began,
             execution_start_timestamp: began,
             execution_completed_timestamp: ended,
-            virtual_execution_duration: Some(to_duration(virtual_duration)),
+            virtual_execution_duration: Some(to_proto(virtual_duration)),
             output_upload_start_timestamp: ended,
             output_upload_completed_timestamp: Some(now),
             worker_completed_timestamp: Some(now),
@@ -287,7 +277,7 @@ impl Runner {
                 }
             }
         }
-        let asked = self.action.timeout.as_ref().map(duration_of).transpose()?.flatten();
+        let asked = self.action.timeout.as_ref().map(timeout_of).transpose()?.flatten();
         if let (Some(asked), Some(most)) = (asked, limits.timeout)
             && asked > most
             && self.spec.is_none()
@@ -539,15 +529,10 @@ fn ended(
 }
 
 /// The timeout that `duration` is; `None` for 0, which stands for none.
-fn duration_of(duration: &protobuf::Duration) -> Result<Option<Duration>, ActionError> {
-    let seconds = u64::try_from(duration.seconds);
-    let nanos = u32::try_from(duration.nanos).ok().filter(|nanos| *nanos < 1_000_000_000);
-    match (seconds, nanos) {
-        (Ok(seconds), Some(nanos)) => {
-            Ok(Some(Duration::new(seconds, nanos)).filter(|duration| !duration.is_zero()))
-        }
-        _ => Err(ActionError::invalid("the action", "its timeout is no duration")),
-    }
+fn timeout_of(duration: &protobuf::Duration) -> Result<Option<Duration>, ActionError> {
+    let timeout = from_proto(duration)
+        .ok_or_else(|| ActionError::invalid("the action", "its timeout is no duration"))?;
+    Ok(Some(timeout).filter(|timeout| !timeout.is_zero()))
 }
 
 /// The time at which machines start.
@@ -555,13 +540,6 @@ fn start_ns() -> u64 {
     match ClockConfig::default() {
         ClockConfig::Paused { start_ns } => start_ns,
         ClockConfig::Host => 0,
-    }
-}
-
-fn to_duration(duration: Duration) -> protobuf::Duration {
-    protobuf::Duration {
-        seconds: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
-        nanos: duration.subsec_nanos().cast_signed(),
     }
 }
 

@@ -21,6 +21,7 @@ use crate::actions::{self, ActionError, ProgramSpec, RemoteRun, Request, Spec, T
 use crate::base::ambient;
 use crate::kernel::machine::config::KERNEL_VERSION;
 use crate::process::ExitStatus;
+use crate::remote::code::{DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED};
 use crate::remote::{Connection, RemoteError, ServerConfig};
 use crate::{ClockConfig, Limits, OutputStream, Resolved, Toolchains};
 
@@ -86,10 +87,6 @@ pub fn run(
     Ok(report.exit_code_of(args, &status))
 }
 
-/// The codes of google.rpc for what ran out of time, and for what a limit ended.
-const DEADLINE_EXCEEDED: i32 = 4;
-const RESOURCE_EXHAUSTED: i32 = 8;
-
 /// `error` with the exit code that a run here would have.
 fn explained(error: ActionError) -> anyhow::Error {
     let code = match &error {
@@ -137,13 +134,11 @@ fn expect_possible(args: &RunArgs) -> Result<(), Usage> {
 
 fn connection(args: &RunArgs, address: &str) -> Result<Connection> {
     let remote = &args.results.remote;
-    let headers = remote.remote_header.iter().filter(|(name, _)| !name.is_empty());
-    let certificates = remote.remote_certificates.clone();
     let config = ServerConfig {
         address: address.to_owned(),
         instance: String::new(),
-        headers: headers.cloned().collect(),
-        certificates: certificates.filter(|path| !path.as_os_str().is_empty()),
+        headers: remote.headers(),
+        certificates: remote.certificates(),
         timeout: remote.remote_timeout,
     };
     Connection::new(&config).map_err(|error| match error {

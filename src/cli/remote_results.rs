@@ -78,16 +78,8 @@ mod with_server {
                 uploads: args.remote_upload,
                 trusted,
                 signs_with,
-                headers: args
-                    .remote_header
-                    .iter()
-                    .filter(|(name, _)| !name.is_empty())
-                    .cloned()
-                    .collect(),
-                certificates: args
-                    .remote_certificates
-                    .clone()
-                    .filter(|it| !it.as_os_str().is_empty()),
+                headers: args.headers(),
+                certificates: args.certificates(),
                 timeout: args.remote_timeout,
                 ..RemoteConfig::new(address)
             };

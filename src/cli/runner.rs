@@ -15,7 +15,7 @@ use super::home::{cache_dir, installed_toolchains};
 use super::options::limits;
 use super::setup::{POOL_SLOTS, named_toolchains};
 use super::text::{count, printable};
-use crate::actions::{self, ActionError, Executed, Runner, Wanted};
+use crate::actions::{self, ActionError, Executed, Runner, Wanted, Worker};
 use crate::base::atomic_file;
 use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
@@ -152,8 +152,8 @@ fn execute(args: &RunnerArgs) -> Result<Executed> {
     let (toolchains, absent) = toolchains(args, &runner)?;
     let not_compiled = Arc::new(OnceLock::new());
     let programs = programs(args, toolchains, not_compiled.clone())?;
-    let not_compiled = || not_compiled.get().cloned();
-    Ok(runner.run(&programs, limits(&args.limits), &absent, &not_compiled)?)
+    let limits = limits(&args.limits);
+    Ok(runner.run(&Worker { programs, limits, absent, not_compiled })?)
 }
 
 /// Whether a module cannot be compiled for a reason that another machine need not have.

@@ -20,7 +20,7 @@ use crate::base::digest::{Digest, hex};
 const PART_BYTES: usize = 1 << 20;
 
 /// What a content takes in a message besides its bytes: its digest, and lengths.
-const BESIDE_BYTES: u64 = 128;
+pub const BESIDE_BYTES: u64 = 128;
 
 /// Most digests in one request: two megabytes of them.
 const DIGESTS_MAX: usize = 20_000;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::code::{ABORTED, RESOURCE_EXHAUSTED, UNAVAILABLE};
+
 /// The server cannot be used, or failed.
 #[derive(thiserror::Error)]
 pub enum RemoteError {
@@ -76,11 +78,6 @@ pub enum RemoteError {
 }
 
 crate::base::readable::readable!(RemoteError);
-
-// Codes of google.rpc.
-const RESOURCE_EXHAUSTED: i32 = 8;
-const ABORTED: i32 = 10;
-const UNAVAILABLE: i32 = 14;
 
 impl RemoteError {
     /// Whether the same request may succeed a little later.

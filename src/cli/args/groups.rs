@@ -145,6 +145,19 @@ pub struct RemoteArgs {
     pub remote_timeout: Duration,
 }
 
+#[cfg(feature = "remote")]
+impl RemoteArgs {
+    /// The headers of each request. A variable that is set to nothing is none.
+    pub fn headers(&self) -> Vec<(String, String)> {
+        self.remote_header.iter().filter(|(name, _)| !name.is_empty()).cloned().collect()
+    }
+
+    /// The file of certificates. A variable that is set to nothing is none.
+    pub fn certificates(&self) -> Option<PathBuf> {
+        self.remote_certificates.clone().filter(|path| !path.as_os_str().is_empty())
+    }
+}
+
 /// Time and random numbers.
 #[derive(Args, Clone, Debug)]
 pub struct TimeArgs {

@@ -50,7 +50,7 @@ pub use overlay::open::OpenFlags;
 pub use overlay::resolve::{Base, Follow};
 pub use overlay::times::{ChangedTimes, FILES_END_NS, Mtimes, SHIFTED_NS, TimeScale};
 pub use overlay::{Overlay, VfsLimits};
-pub use path::{NAME_MAX, PATH_BYTES_MAX, SYMLOOP_MAX, VPath, beneath};
+pub use path::{NAME_MAX, PATH_BYTES_MAX, SYMLOOP_MAX, VPath, beneath, check_name};
 pub use refresh::{Refreshed, Taken, TakenKind};
 pub use saved::{RestoreError, SavedOverlay};
 
