@@ -106,15 +106,20 @@ spawn_row() {
     echo "processes inside one process" >&2
     local out=$work/criterion
     CRITERION_HOME=$out cargo bench --quiet --bench spawn -- --noplot \
-        'one_machine|fresh_machine|native/one' >"$work/spawn.log" 2>&1 ||
+        'one_machine|fresh_machine|hello_110k/threads|native/one' >"$work/spawn.log" 2>&1 ||
         die "the bench failed: $(tail -n 5 "$work/spawn.log")"
-    local name label
+    local name label cores=1 one all
     native_start_us=$(criterion_us "$out/spawn_native/one")
     for name in hello_110k hello; do
         for label in one_machine fresh_machine; do
             rows+=("spawn in process: $name, ${label/_/ }|µs|$(criterion_us "$out/spawn_$name/$label")|-|$native_start_us|-|native|0.0333|lower")
         done
     done
+    # Each thread has a machine of its own; the bench knows 1, 2 and 4 threads.
+    while [ $((cores * 2)) -le "$(nproc)" ] && [ "$cores" -lt 4 ]; do cores=$((cores * 2)); done
+    one=$(criterion_us "$out/spawn_hello_110k_threads/1")
+    all=$(criterion_us "$out/spawn_hello_110k_threads/$cores")
+    rows+=("spawn in process: $cores threads, rate per thread|x|$(awk "BEGIN { printf \"%.3f\", $one / ($all * $cores) }")|-|-|-|1|0.9|higher")
 }
 
 # Sessions, next to the start of a native process, which `spawn_row` measured.

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use wasmtime::{AsContextMut, Caller, Linker, Memory, ResourceLimiter};
 
 use crate::base::errno::Errno;
+use crate::base::exhausted::is_exhausted;
 use crate::kernel::guest::{Buffers, Fault, Guest, Range};
 use crate::kernel::machine::limits::{Limit, Stop};
 use crate::kernel::machine::memory::Charge;
@@ -158,6 +159,19 @@ impl Process {
         self.guest.fd_write(fd, &buffers).map(|_| ())
     }
 
+    /// What the program may have, this machine has no memory for: the program would see that, and do something else than on
+    /// another one. So it is ended.
+    ///
+    /// # Errors
+    /// [`Stop`], if the reason is that.
+    fn grow_failed(&mut self, error: &wasmtime::Error) -> wasmtime::Result<()> {
+        if !error.chain().any(is_exhausted) {
+            return Ok(());
+        }
+        self.guest.end_for_lack_of_memory();
+        Err(wasmtime::Error::new(Stop::Limit(Limit::Host)))
+    }
+
     /// Charges `bytes`; returns whether the limit of memory allows them.
     fn take_memory(&mut self, bytes: u64) -> bool {
         let free = bytes.min(self.free_bytes);
@@ -177,7 +191,18 @@ impl ResourceLimiter for Process {
         desired: usize,
         _maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
+        if self.guest.repeat_lack().is_some() {
+            return Err(wasmtime::Error::new(Stop::Limit(Limit::Host)));
+        }
         Ok(self.take_memory((desired - current) as u64))
+    }
+
+    fn memory_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
+        self.grow_failed(&error)
+    }
+
+    fn table_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
+        self.grow_failed(&error)
     }
 
     fn table_growing(

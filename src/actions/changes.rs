@@ -1,58 +1,65 @@
 //! What an action changed, made again here.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use bazel_remote_apis::build::bazel::remote::execution::v2 as api;
 
 use super::ActionError;
-use super::input_root::{Directory, Node};
+use super::input_root::{DIRECTORY_BYTES_MAX, Directory, Node};
 use crate::base::errno::Errno;
 use crate::kernel::vfs::{FileType, Follow, Overlay};
-use crate::remote::{Blob, Connection};
+use crate::remote::{Connection, again, is_digest};
 
-/// Directories by their digests.
-pub struct Trees(HashMap<String, Directory>);
+/// Most files, directories and links that a result may bring along. Few directories that contain each other can have more
+/// than any machine could hold.
+const CHANGES_MAX: usize = 1_000_000;
 
-impl Trees {
-    /// Of `directories`, which were made here.
+/// Directories by their digests: those that were uploaded, and those of a result, which are fetched where they differ.
+pub struct Trees<'a> {
+    known: HashMap<String, Arc<Directory>>,
+    server: &'a Connection,
+}
+
+impl<'a> Trees<'a> {
+    /// Of the directories `uploaded`, which were made here.
     ///
     /// # Errors
     /// [`ActionError::Machine`]: one has a file that is too large.
-    pub fn of_uploaded(directories: HashMap<String, api::Directory>) -> Result<Self, ActionError> {
-        let read = |(hash, message)| Ok((hash, Directory::from_message(message)?));
-        let trees = directories.into_iter().map(read).collect::<Result<_, String>>();
-        Ok(Self(trees.map_err(ActionError::Machine)?))
+    pub fn new(
+        uploaded: HashMap<String, api::Directory>,
+        server: &'a Connection,
+    ) -> Result<Self, ActionError> {
+        let read = |(hash, message)| Ok((hash, Arc::new(Directory::from_message(message)?)));
+        let known = uploaded.into_iter().map(read).collect::<Result<_, String>>();
+        Ok(Self { known: known.map_err(ActionError::Machine)?, server })
     }
 
-    /// Adds those of `tree`; returns the digest of its root.
-    ///
-    /// # Errors
-    /// [`ActionError::Invalid`] if one is malformed.
-    pub fn add(&mut self, tree: api::Tree) -> Result<api::Digest, ActionError> {
-        let root = tree.root.unwrap_or_default();
-        let digest = Blob::of(&root).digest;
-        for message in tree.children.into_iter().chain([root]) {
-            let hash = Blob::of(&message).digest.hash;
-            let directory = Directory::from_message(message)
-                .map_err(|reason| ActionError::invalid("the result", reason))?;
-            self.0.insert(hash, directory);
+    fn get(&mut self, digest: &api::Digest) -> Result<Arc<Directory>, ActionError> {
+        if let Some(known) = self.known.get(&digest.hash) {
+            return Ok(known.clone());
         }
-        Ok(digest)
-    }
-
-    fn get(&self, digest: &api::Digest) -> Result<&Directory, ActionError> {
-        self.0.get(&digest.hash).ok_or_else(|| {
-            let reason = format!("it has no directory {}", digest.hash);
-            ActionError::invalid("the result", reason)
-        })
+        if !is_digest(digest, DIRECTORY_BYTES_MAX) {
+            let reason = format!("a directory has {} bytes", digest.size_bytes);
+            return Err(ActionError::invalid("the result", reason));
+        }
+        let bytes = again(|| self.server.read(digest))?.ok_or_else(|| ActionError::Missing {
+            what: "a directory of the result".to_owned(),
+            hash: digest.hash.clone(),
+            len: digest.size_bytes,
+        })?;
+        let directory = Directory::from_bytes(&bytes)
+            .map_err(|reason| ActionError::invalid("the result", reason))?;
+        let directory = Arc::new(directory);
+        self.known.insert(digest.hash.clone(), directory.clone());
+        Ok(directory)
     }
 }
 
 /// Changes in a directory of the namespace.
-pub struct Changes<'a> {
+pub struct Changes<'a, 't> {
     pub vfs: &'a mut Overlay,
-    pub server: &'a Connection,
-    pub trees: &'a Trees,
+    pub trees: &'a mut Trees<'t>,
     /// The time of the changes.
     pub now: u64,
 }
@@ -64,7 +71,7 @@ struct Changed {
     after: api::Digest,
 }
 
-impl Changes<'_> {
+impl Changes<'_, '_> {
     /// Makes the directory at the absolute path `path`, which has the digest `before`, the one with the digest `after`.
     ///
     /// # Errors
@@ -76,15 +83,17 @@ impl Changes<'_> {
         after: api::Digest,
     ) -> Result<(), ActionError> {
         // A list, because recursion could overflow the stack.
+        let mut made = 0;
         let mut changed = vec![Changed { path: path.to_owned(), before: Some(before), after }];
         while let Some(Changed { path, before, after }) = changed.pop() {
             if before.as_ref() == Some(&after) {
                 continue;
             }
-            let trees = self.trees;
-            let none = Directory::default();
-            let old = before.as_ref().map_or(Ok(&none), |digest| trees.get(digest))?;
-            let new = trees.get(&after)?;
+            let old = match &before {
+                None => Arc::default(),
+                Some(digest) => self.trees.get(digest)?,
+            };
+            let new = self.trees.get(&after)?;
             let failed =
                 |name: &str, errno| ActionError::Output { path: format!("{path}/{name}"), errno };
             for (name, node) in &old.0 {
@@ -98,6 +107,11 @@ impl Changes<'_> {
                 let old = old.0.get(name).filter(|old| old.file_type() == node.file_type());
                 if old == Some(node) {
                     continue;
+                }
+                made += 1;
+                if made > CHANGES_MAX {
+                    let reason = format!("it has more than {CHANGES_MAX} changes");
+                    return Err(ActionError::invalid("the result", reason));
                 }
                 if let Node::Directory(after) = node {
                     let before = match old {
@@ -130,7 +144,7 @@ impl Changes<'_> {
         if matches!(old, Some(Node::File { digest: before, .. }) if before == digest) {
             return Ok(None);
         }
-        let bytes = self.server.read(digest)?;
+        let bytes = again(|| self.trees.server.read(digest))?;
         bytes.map(Some).ok_or_else(|| ActionError::Missing {
             what: format!("the output {path:?}"),
             hash: digest.hash.clone(),

@@ -52,12 +52,27 @@ pub enum ActionError {
     /// done something else.
     #[error("the program went on, but would have done something else on another worker: {0}")]
     OfThisWorker(String),
+    /// A stack overflowed, or the engine could not give the program what it asked for: when that happens depends on the code
+    /// that was compiled.
+    #[error("the program trapped, and might not have done so on another worker: {0}")]
+    TrapOfThisWorker(String),
     /// The program cannot be started.
     #[error(transparent)]
     Run(#[from] RunError),
     /// The machine cannot be made, or the inputs cannot be kept while it runs.
     #[error("{0}")]
     Machine(String),
+    /// What the run may read cannot be uploaded.
+    #[error(
+        "{path} cannot be uploaded: {errno}; a worker gets all that the program could read: remove it, or name a directory \
+         without it with --worktree"
+    )]
+    Input {
+        /// Its path, as the program sees it.
+        path: String,
+        /// Why.
+        errno: Errno,
+    },
     /// An output cannot be read.
     #[error("the output {path:?} cannot be read: {errno}")]
     Output {
@@ -84,8 +99,10 @@ impl ActionError {
             Self::Missing { .. } | Self::NotInstalled(_) | Self::Run(_) => FAILED_PRECONDITION,
             Self::Remote(_) => UNAVAILABLE,
             Self::Limit { of_time: true, .. } => DEADLINE_EXCEEDED,
-            Self::Limit { .. } | Self::OfThisWorker(_) => RESOURCE_EXHAUSTED,
-            Self::Machine(_) | Self::Output { .. } => INTERNAL,
+            Self::Limit { .. } | Self::OfThisWorker(_) | Self::TrapOfThisWorker(_) => {
+                RESOURCE_EXHAUSTED
+            }
+            Self::Machine(_) | Self::Input { .. } | Self::Output { .. } => INTERNAL,
         }
     }
 

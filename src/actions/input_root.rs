@@ -9,6 +9,7 @@ use std::thread;
 
 use bazel_remote_apis::build::bazel::remote::execution::v2 as api;
 use prost::Message as _;
+use prost::encoding::{DecodeContext, decode_key, skip_field};
 
 use super::ActionError;
 use crate::base::errno::Errno;
@@ -16,8 +17,15 @@ use crate::kernel::machine::{Interrupter, Machine};
 use crate::kernel::vfs::{Blob, DirEntry, FileType, HostFile, Layer, Stat, VPath, check_name};
 use crate::remote::{CONTENT_BYTES_MAX, Connection, again, is_digest, len_of};
 
-/// Largest description of one directory, in bytes.
-const DIRECTORY_BYTES_MAX: u64 = 64 << 20;
+/// Largest description of one directory, in bytes. In memory, one that is made up can take up to 24 times as much.
+pub const DIRECTORY_BYTES_MAX: u64 = 32 << 20;
+
+/// Most names in a directory.
+const NAMES_MAX: usize = 200_000;
+
+/// Most names that an action lists. A few directories that contain each other's names twice, forty levels deep, have more
+/// than any machine could hold.
+const LISTED_MAX: u64 = 1_000_000;
 
 /// What was fetched for an action.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -50,6 +58,8 @@ struct State {
     scratch_len: u64,
     reader: Arc<HostFile>,
     fetched: Fetched,
+    /// Names that were listed.
+    listed: u64,
     /// The first failure: what the program did after it means nothing.
     failure: Option<ActionError>,
     /// Whether there was one. Nothing is fetched any more.
@@ -88,7 +98,8 @@ impl Directory {
     ///
     /// # Errors
     /// Why it is refused: a name is malformed or occurs twice, a digest is malformed, a link has no text.
-    fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
+        expect_few_fields(bytes)?;
         Self::from_message(api::Directory::decode(bytes).map_err(|error| error.to_string())?)
     }
 
@@ -132,6 +143,20 @@ impl Directory {
     }
 }
 
+/// Fails if the message `bytes` has more fields than a directory has names, before memory is taken for each.
+fn expect_few_fields(bytes: &[u8]) -> Result<(), String> {
+    let mut rest = bytes;
+    for _ in 0..NAMES_MAX {
+        if rest.is_empty() {
+            return Ok(());
+        }
+        let (tag, wire_type) = decode_key(&mut rest).map_err(|error| error.to_string())?;
+        let skipped = skip_field(wire_type, tag, &mut rest, DecodeContext::default());
+        skipped.map_err(|error| error.to_string())?;
+    }
+    if rest.is_empty() { Ok(()) } else { Err(format!("it has more than {NAMES_MAX} names")) }
+}
+
 /// The names in the encoded directory `bytes`.
 ///
 /// # Errors
@@ -169,11 +194,29 @@ impl InputRoot {
             scratch_len: 0,
             reader: Arc::new(reader.into()),
             fetched: Fetched::default(),
+            listed: 0,
             failure: None,
             has_failed: false,
             interrupter: None,
         };
         Ok(Self { root, shared: Arc::new(Shared { server, state: Mutex::new(state) }) })
+    }
+
+    /// Its digest.
+    pub fn digest(&self) -> &api::Digest {
+        &self.root
+    }
+
+    /// The description of the directory with `digest`, which is in it, as the server has it.
+    ///
+    /// # Errors
+    /// [`ActionError`]: it cannot be fetched, or is malformed.
+    pub fn message(&self, digest: &api::Digest) -> Result<api::Directory, ActionError> {
+        let what = || "a directory of the input root".to_owned();
+        let bytes = self.fetch(digest, what).map_err(|errno| self.why(errno))?;
+        let wrong = |reason| ActionError::invalid(what(), reason);
+        expect_few_fields(&bytes).map_err(wrong)?;
+        api::Directory::decode(&*bytes).map_err(|error| wrong(error.to_string()))
     }
 
     /// The directory `path` in it.
@@ -379,6 +422,15 @@ impl Layer for InputRoot {
             Some(Node::Directory(digest)) => self.directory(&digest, path.as_str())?,
             Some(_) => return Err(Errno::Notdir),
         };
+        let listed = {
+            let mut state = self.state();
+            state.listed += directory.0.len() as u64;
+            state.listed
+        };
+        if listed > LISTED_MAX {
+            let reason = format!("the program listed more than {LISTED_MAX} names");
+            return Err(self.failed(ActionError::invalid("the input root", reason)));
+        }
         let entry = |(name, node): (&String, &Node)| DirEntry {
             name: name.as_str().into(),
             file_type: node.file_type(),

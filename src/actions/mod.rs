@@ -7,10 +7,12 @@
 
 mod changes;
 mod duration;
+mod ended;
 mod error;
 mod input_root;
 mod outputs;
 mod request;
+mod run_end;
 mod runner;
 mod spec;
 

@@ -1,6 +1,7 @@
 //! What an action made: the files, directories and symbolic links at the paths of its outputs.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ops::Bound;
 
 use bazel_remote_apis::build::bazel::remote::execution::v2 as api;
 use prost::Message as _;
@@ -9,7 +10,7 @@ use super::ActionError;
 use super::input_root::{InputRoot, Node};
 use crate::base::errno::Errno;
 use crate::kernel::vfs::{
-    Base, DiffEntry, FileType, Follow, Listed, Listing, Overlay, VPath, beneath,
+    Base, DiffEntry, FileType, Follow, Listed, Listing, Mount, Overlay, VPath, beneath,
 };
 use crate::remote::{BESIDE_BYTES, Blob, Connection, again};
 
@@ -18,6 +19,9 @@ const WAITING_BYTES_MAX: u64 = 32 << 20;
 
 /// Most bytes of an output stream that are part of the result itself.
 const INLINE_BYTES_MAX: usize = 1 << 10;
+
+/// Most names in a directory that is an output, at any depth.
+const NAMES_MAX: usize = 1_000_000;
 
 /// How the directories of outputs are described.
 #[derive(Clone, Copy)]
@@ -36,7 +40,9 @@ pub struct Outputs<'a> {
     server: &'a Connection,
     forms: Forms,
     /// Absolute paths at which something is that the inputs do not have.
-    changed: HashSet<String>,
+    changed: BTreeSet<String>,
+    /// Absolute paths of mounts: what is there is none of the outputs around them.
+    mount_points: BTreeSet<String>,
     waiting: Vec<Blob>,
     waiting_bytes: u64,
     /// Hashes of contents that were uploaded.
@@ -58,7 +64,7 @@ impl<'a> Outputs<'a> {
         server: &'a Connection,
         forms: Forms,
     ) -> Result<Self, ActionError> {
-        let mut changed = HashSet::new();
+        let mut changed = BTreeSet::new();
         // Without inputs, everything is read.
         if !inputs.is_empty() {
             let entries = vfs.diff().map_err(|error| ActionError::Machine(error.to_string()))?;
@@ -68,6 +74,7 @@ impl<'a> Outputs<'a> {
             };
             changed.extend(entries.iter().filter_map(full));
         }
+        let mount_points = vfs.mounts().iter().map(Mount::path).collect();
         let (waiting, waiting_bytes, sent) = (Vec::new(), 0, HashSet::new());
         let (reused, uploaded) = (HashMap::new(), HashMap::new());
         Ok(Self {
@@ -76,6 +83,7 @@ impl<'a> Outputs<'a> {
             server,
             forms,
             changed,
+            mount_points,
             waiting,
             waiting_bytes,
             sent,
@@ -127,7 +135,7 @@ impl<'a> Outputs<'a> {
                 result.output_symlinks.push(link);
             }
             FileType::RegularFile => {
-                let (digest, is_executable) = self.file(&real, path)?;
+                let (digest, is_executable) = self.file(&real)?;
                 result.output_files.push(api::OutputFile {
                     path: path.to_owned(),
                     digest: Some(digest),
@@ -145,7 +153,10 @@ impl<'a> Outputs<'a> {
     /// # Errors
     /// [`ActionError::Remote`].
     pub fn upload(&mut self, bytes: Vec<u8>) -> Result<api::Digest, ActionError> {
-        let blob = Blob::new(bytes);
+        self.upload_blob(Blob::new(bytes))
+    }
+
+    fn upload_blob(&mut self, blob: Blob) -> Result<api::Digest, ActionError> {
         let digest = blob.digest.clone();
         if !self.sent.insert(digest.hash.clone()) {
             return Ok(digest);
@@ -210,10 +221,12 @@ impl<'a> Outputs<'a> {
         real.ok_or(Errno::Noent)
     }
 
-    /// The file at the absolute path `real`, without symbolic links on the way, which is that or in that of the output `path`.
-    fn file(&mut self, real: &str, path: &str) -> Result<(api::Digest, bool), ActionError> {
-        let failed = |errno| ActionError::Output { path: path.to_owned(), errno };
-        if let Some((digest, executable)) = self.known(real) {
+    /// The file at the absolute path `real`, without symbolic links on the way.
+    fn file(&mut self, real: &str) -> Result<(api::Digest, bool), ActionError> {
+        let failed = |errno| ActionError::Output { path: real.to_owned(), errno };
+        if !self.changed.contains(real)
+            && let Some(Node::File { digest, executable }) = self.input(real)
+        {
             self.reused.insert(digest.hash.clone(), digest.clone());
             return Ok((digest, executable));
         }
@@ -223,18 +236,50 @@ impl<'a> Outputs<'a> {
         Ok((self.upload(bytes)?, executable))
     }
 
-    /// The digest of the input file at the absolute path `real`, and whether it is executable, if it is as it was.
-    fn known(&self, real: &str) -> Option<(api::Digest, bool)> {
-        if self.changed.contains(real) {
-            return None;
-        }
+    /// The inputs of which the absolute path `real` is one, and its path there.
+    fn inputs_of<'p>(&self, real: &'p str) -> Option<(&'a InputRoot, &'p str)> {
         let below = self.inputs.iter().filter_map(|(at, root)| Some((root, beneath(at, real)?)));
         // The one with the shortest rest hides the others.
-        let (root, rest) = below.min_by_key(|(_, rest)| rest.len())?;
+        below.min_by_key(|(_, rest)| rest.len())
+    }
+
+    /// The input at the absolute path `real`, whether it is as it was or not.
+    fn input(&self, real: &str) -> Option<Node> {
+        let (root, rest) = self.inputs_of(real)?;
         match root.find(&VPath::parse(rest).ok()?) {
-            Ok(Some(Node::File { digest, executable })) => Some((digest, executable)),
-            _ => None,
+            Ok(None) => Some(Node::Directory(root.digest().clone())),
+            Ok(found) => found,
+            Err(_) => None,
         }
+    }
+
+    /// The input directory at the absolute path `real`, if nothing in it is another than it was, and its digest.
+    fn unchanged(&self, real: &str) -> Option<(&'a InputRoot, api::Digest)> {
+        let is_changed = self.changed.contains(real) || has_beneath(&self.changed, real);
+        if is_changed || has_beneath(&self.mount_points, real) {
+            return None;
+        }
+        let Some(Node::Directory(digest)) = self.input(real) else { return None };
+        Some((self.inputs_of(real)?.0, digest))
+    }
+
+    /// Adds the directories that the one with `digest`, of `inputs`, has at any depth, each once.
+    fn add_inputs(
+        inputs: &InputRoot,
+        digest: &api::Digest,
+        seen: &mut HashSet<String>,
+        children: &mut Vec<api::Directory>,
+    ) -> Result<(), ActionError> {
+        let mut wanted = vec![digest.clone()];
+        while let Some(digest) = wanted.pop() {
+            if !seen.insert(digest.hash.clone()) {
+                continue;
+            }
+            let message = inputs.message(&digest)?;
+            wanted.extend(message.directories.iter().filter_map(|node| node.digest.clone()));
+            children.push(message);
+        }
+        Ok(())
     }
 
     /// The directory at the absolute path `real`, as output `path`.
@@ -246,28 +291,52 @@ impl<'a> Outputs<'a> {
         real: &str,
         path: &str,
     ) -> Result<api::OutputDirectory, ActionError> {
-        let failed = |errno| ActionError::Output { path: path.to_owned(), errno };
+        let (mut seen, mut children) = (HashSet::new(), Vec::new());
+        let (mut root, mut root_digest) = (api::Directory::default(), None);
+        // Those of directories, by path.
+        let mut digests: HashMap<String, api::Digest> = HashMap::new();
         // Parents before children; a list, because recursion could overflow the stack.
         let mut directories: Vec<(String, Listing)> = Vec::new();
-        let mut unlisted = vec![real.to_owned()];
+        let (mut unlisted, mut names) = (vec![real.to_owned()], 0);
         while let Some(at) = unlisted.pop() {
+            let failed = |errno| ActionError::Output { path: at.clone(), errno };
+            if let Some((inputs, digest)) = self.unchanged(&at) {
+                self.reused.insert(digest.hash.clone(), digest.clone());
+                if self.forms.tree && at != real {
+                    Self::add_inputs(inputs, &digest, &mut seen, &mut children)?;
+                } else if self.forms.tree {
+                    root = inputs.message(&digest)?;
+                    for inner in root.directories.iter().filter_map(|node| node.digest.as_ref()) {
+                        Self::add_inputs(inputs, inner, &mut seen, &mut children)?;
+                    }
+                }
+                if at == real {
+                    root_digest = Some(digest);
+                } else {
+                    digests.insert(at, digest);
+                }
+                continue;
+            }
             let id = self.vfs.open_dir(&at).map_err(failed)?;
             let listed = self.vfs.list(id);
             self.vfs.close(id);
             let listed = listed.map_err(failed)?;
+            names += listed.len();
+            if names > NAMES_MAX {
+                let reason = format!("it has more than {NAMES_MAX} names");
+                return Err(ActionError::invalid(real, reason));
+            }
             let inner = listed.iter().filter(|entry| entry.file_type == FileType::Directory);
-            unlisted.extend(inner.map(|entry| format!("{at}/{}", entry.name)));
+            let inner = inner.map(|entry| format!("{at}/{}", entry.name));
+            unlisted.extend(inner.filter(|inner| !self.mount_points.contains(inner)));
             directories.push((at, listed));
         }
-        let mut digests: HashMap<String, api::Digest> = HashMap::new();
-        let (mut seen, mut children) = (HashSet::new(), Vec::new());
-        let (mut root, mut root_digest) = (api::Directory::default(), None);
         for (at, listed) in directories.into_iter().rev() {
-            let message = self.message(&at, &listed, path, &mut digests)?;
+            let message = self.message(&at, &listed, &mut digests)?;
             let blob = Blob::of(&message);
             if self.forms.directories {
                 self.uploaded.insert(blob.digest.hash.clone(), message.clone());
-                self.upload(blob.bytes)?;
+                self.upload_blob(blob.clone())?;
             }
             if at == real {
                 (root, root_digest) = (message, Some(blob.digest));
@@ -298,20 +367,21 @@ impl<'a> Outputs<'a> {
         &mut self,
         at: &str,
         listed: &[Listed],
-        path: &str,
         digests: &mut HashMap<String, api::Digest>,
     ) -> Result<api::Directory, ActionError> {
-        let failed = |errno| ActionError::Output { path: path.to_owned(), errno };
         let mut message = api::Directory::default();
         for Listed { name, file_type, .. } in listed {
             let (real, name) = (format!("{at}/{name}"), name.to_string());
+            if self.mount_points.contains(&real) {
+                continue;
+            }
             match file_type {
                 FileType::Directory => {
                     let digest = digests.remove(&real);
                     message.directories.push(api::DirectoryNode { name, digest });
                 }
                 FileType::RegularFile => {
-                    let (digest, is_executable) = self.file(&real, path)?;
+                    let (digest, is_executable) = self.file(&real)?;
                     message.files.push(api::FileNode {
                         name,
                         digest: Some(digest),
@@ -320,8 +390,9 @@ impl<'a> Outputs<'a> {
                     });
                 }
                 FileType::SymbolicLink => {
-                    let target = self.vfs.read_link(self.base(), &real[1..]).map_err(failed)?;
-                    let target = target.to_owned();
+                    let target = self.vfs.read_link(self.base(), &real[1..]);
+                    let failed = |errno| ActionError::Output { path: real.clone(), errno };
+                    let target = target.map_err(failed)?.to_owned();
                     let link = api::SymlinkNode { name, target, ..api::SymlinkNode::default() };
                     message.symlinks.push(link);
                 }
@@ -330,4 +401,11 @@ impl<'a> Outputs<'a> {
         }
         Ok(message)
     }
+}
+
+/// Whether one of the absolute `paths` is beneath the directory `at`.
+fn has_beneath(paths: &BTreeSet<String>, at: &str) -> bool {
+    let prefix = format!("{at}/");
+    let from = (Bound::Included(&*prefix), Bound::Unbounded);
+    paths.range::<str, _>(from).next().is_some_and(|path| path.starts_with(&prefix))
 }

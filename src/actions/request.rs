@@ -9,12 +9,12 @@ use super::ActionError;
 use super::changes::{Changes, Trees};
 use super::duration::{from_proto, to_proto};
 use super::outputs::{Forms, Outputs};
+use super::run_end::{END, END_BYTES_MAX, RunEnd};
 use super::spec::{FILE, MOUNTS, PROGRAM, STDIN, Spec, WORDS};
 use crate::kernel::machine::Machine;
-use crate::remote::{Connection, Stage, is_digest};
-
-/// Largest description of all directories of a mount, in bytes.
-const TREE_BYTES_MAX: u64 = 256 << 20;
+use crate::kernel::machine::limits::Limit;
+use crate::remote::code::DEADLINE_EXCEEDED;
+use crate::remote::{Connection, RemoteError, Stage, again, is_digest};
 
 /// Most bytes of an output stream of a run.
 const STREAM_BYTES_MAX: u64 = 1 << 30;
@@ -24,6 +24,8 @@ const STREAM_BYTES_MAX: u64 = 1 << 30;
 pub enum Progress {
     /// Its inputs are uploaded.
     Uploading,
+    /// The server has taken it.
+    Taken,
     /// It waits for a worker.
     Queued,
     /// A worker executes it.
@@ -52,8 +54,8 @@ pub struct Request {
 
 /// What a run did elsewhere. Its changes are made in the machine.
 pub struct RemoteRun {
-    /// The exit code.
-    pub exit_code: u32,
+    /// How it ended.
+    pub end: RunEnd,
     /// What it wrote to standard output.
     pub stdout: Vec<u8>,
     /// What it wrote to standard error.
@@ -63,26 +65,43 @@ pub struct RemoteRun {
 }
 
 impl Request {
-    /// Has it executed on what the mounts of `machine` have, and makes its changes there; `told` gets what becomes of it.
+    /// Has it executed on what the mounts of `machine` have, and makes its changes there; `told` gets what becomes of it. Once
+    /// `stopped` says so, it is cancelled.
     ///
     /// # Errors
     /// [`ActionError`]. A program that fails is no error.
     pub fn run(
         &self,
         machine: &mut Machine,
+        stopped: &dyn Fn() -> bool,
         mut told: impl FnMut(Progress),
     ) -> Result<RemoteRun, ActionError> {
         told(Progress::Uploading);
         let (action, mounts, mut trees) = self.upload(machine)?;
-        let response = self.server.execute(action, self.anew, |stage| {
+        let executed = self.server.execute(action, self.anew, stopped, |stage| {
             told(match stage {
+                Stage::Taken => Progress::Taken,
                 Stage::Queued => Progress::Queued,
                 Stage::Executing => Progress::Executing,
             });
-        })?;
+        });
+        let response = match executed {
+            // The timeout that the run asks for: as here, it shows nothing of what it did.
+            Err(RemoteError::Refused { code: DEADLINE_EXCEEDED, .. })
+                if self.spec.limits.timeout.is_some() =>
+            {
+                let end = RunEnd::limit(Limit::Timeout);
+                return Ok(RemoteRun { end, stdout: Vec::new(), stderr: Vec::new(), known: false });
+            }
+            response => response?,
+        };
         told(Progress::Fetching);
         let known = response.cached_result;
-        let result = response.result.unwrap_or_default();
+        let lacks = |what: &str| ActionError::invalid("the result", format!("it lacks {what}"));
+        let result = response.result.ok_or_else(|| lacks("everything"))?;
+        let end = result.output_files.iter().find(|file| file.path == END);
+        let end = end.and_then(|file| file.digest.as_ref()).ok_or_else(|| lacks(END))?;
+        let end = RunEnd::read(&self.fetch(end, END, END_BYTES_MAX)?)?;
         if let Some(virtual_duration) = result
             .execution_metadata
             .as_ref()
@@ -98,16 +117,10 @@ impl Request {
             }
             let path = format!("{MOUNTS}/{number}");
             let output = result.output_directories.iter().find(|output| output.path == path);
-            let tree = output.and_then(|output| output.tree_digest.as_ref());
-            let tree = tree.ok_or_else(|| {
-                ActionError::invalid("the result", format!("it does not have the output {path}"))
-            })?;
-            let tree = api::Tree::decode(&*self.fetch(tree, &path, TREE_BYTES_MAX)?)
-                .map_err(|error| ActionError::invalid("the result", error.to_string()))?;
-            let after = trees.add(tree)?;
+            let after = output.and_then(|output| output.root_directory_digest.clone());
+            let after = after.ok_or_else(|| lacks(&path))?;
             let now = machine.now_ns();
-            let vfs = machine.vfs_mut();
-            let mut changes = Changes { vfs, server: &self.server, trees: &trees, now };
+            let mut changes = Changes { vfs: machine.vfs_mut(), trees: &mut trees, now };
             changes.make(&mount.path, before, after)?;
         }
         let stream = |raw: Vec<u8>, digest: Option<&api::Digest>, what| match digest {
@@ -117,7 +130,7 @@ impl Request {
             _ => Ok(raw),
         };
         Ok(RemoteRun {
-            exit_code: u32::try_from(result.exit_code).unwrap_or(255),
+            end,
             stdout: stream(result.stdout_raw, result.stdout_digest.as_ref(), "standard output")?,
             stderr: stream(result.stderr_raw, result.stderr_digest.as_ref(), "standard error")?,
             known,
@@ -129,7 +142,7 @@ impl Request {
             let reason = format!("{what} has {} bytes", digest.size_bytes);
             return Err(ActionError::invalid("the result", reason));
         }
-        self.server.read(digest)?.ok_or_else(|| ActionError::Missing {
+        again(|| self.server.read(digest))?.ok_or_else(|| ActionError::Missing {
             what: what.to_owned(),
             hash: digest.hash.clone(),
             len: digest.size_bytes,
@@ -140,12 +153,12 @@ impl Request {
     fn upload(
         &self,
         machine: &mut Machine,
-    ) -> Result<(api::Digest, Vec<api::Digest>, Trees), ActionError> {
+    ) -> Result<(api::Digest, Vec<api::Digest>, Trees<'_>), ActionError> {
         let forms = Forms { tree: false, directories: true };
         let mut outputs = Outputs::new(machine.vfs_mut(), &[], &self.server, forms)?;
         let mut mounts = Vec::new();
         for mount in &self.spec.mounts {
-            let directory = outputs.directory(&mount.path, &mount.path)?;
+            let directory = outputs.directory(&mount.path, &mount.path).map_err(of_input)?;
             // Its form asks for it.
             mounts.push(directory.root_directory_digest.unwrap_or_default());
         }
@@ -184,7 +197,7 @@ impl Request {
             ..api::Action::default()
         };
         let action = outputs.upload(action.encode_to_vec())?;
-        Ok((action, mounts, Trees::of_uploaded(outputs.finish()?)?))
+        Ok((action, mounts, Trees::new(outputs.finish()?, &self.server)?))
     }
 
     fn command(&self) -> api::Command {
@@ -192,7 +205,19 @@ impl Request {
         let arguments = words.chain([self.argv0.clone()]).chain(self.args.iter().cloned());
         let mounts = self.spec.mounts.iter().enumerate().filter(|(_, mount)| !mount.read_only);
         let mut output_paths: Vec<_> = mounts.map(|(at, _)| format!("{MOUNTS}/{at}")).collect();
+        output_paths.push(END.to_owned());
         output_paths.sort();
-        api::Command { arguments: arguments.collect(), output_paths, ..api::Command::default() }
+        // What is as it was needs no description then.
+        let output_directory_format = api::command::OutputDirectoryFormat::DirectoryOnly.into();
+        let arguments = arguments.collect();
+        api::Command { arguments, output_paths, output_directory_format, ..Default::default() }
+    }
+}
+
+/// `error` for an input, which was read as outputs are.
+fn of_input(error: ActionError) -> ActionError {
+    match error {
+        ActionError::Output { path, errno } => ActionError::Input { path, errno },
+        other => other,
     }
 }

@@ -9,17 +9,19 @@ use prost::Message;
 
 use super::ActionError;
 use super::duration::{from_proto, to_proto};
+use super::ended::{Ended, ended, run_ended};
 use super::input_root::{Fetched, InputRoot};
 use super::outputs::{Forms, Outputs};
+use super::run_end::END;
 use super::spec::{MOUNTS, PROGRAM, ProgramSpec, STDIN, Spec, ToolchainSpec, WORDS};
 use crate::base::ambient;
 use crate::base::errno::Errno;
-use crate::engine::{Module, Outcome, Program, ProgramError, RunError};
-use crate::kernel::machine::limits::Limits;
+use crate::engine::{Module, Program, ProgramError};
+use crate::kernel::machine::limits::{Limit, Limits};
 use crate::kernel::machine::{ClockConfig, Machine, WORKTREE};
 use crate::kernel::process::programs::Programs;
-use crate::kernel::vfs::{Mtimes, Source, VPath, beneath};
-use crate::process::{Command, Output};
+use crate::kernel::vfs::{Mtimes, Source, VPath};
+use crate::process::Command;
 use crate::remote::{CONTENT_BYTES_MAX, Connection, again, is_digest};
 use crate::toolchain::ToolchainPrograms;
 
@@ -163,7 +165,10 @@ impl Runner {
         self.inputs.end_on_failure(&mut machine);
         let from = self.directory(&mut machine)?;
         let paths = self.output_paths()?;
-        let full = |path: &String| self.full(&from, path);
+        // How a run ended is no file of its mounts.
+        let is_of_mounts = |path: &&String| self.spec.is_none() || *path != END;
+        let paths: Vec<_> = paths.iter().filter(is_of_mounts).collect();
+        let full = |path: &&String| self.full(&from, path);
         let full = paths.iter().map(full).collect::<Result<Vec<_>, _>>()?;
         if self.spec.is_none() {
             for full in &full {
@@ -180,11 +185,15 @@ impl Runner {
         if let Some(why) = not_compiled.get() {
             return Err(ActionError::OfThisWorker(why.clone()));
         }
-        let (exit_code, stdout, stderr) = ended(output, &self.program())?;
         // The limits of a run that asks for them are part of it.
         let asked = self.spec.as_ref().map(|spec| &spec.limits);
+        let own_limits = asked.is_some_and(|asked| asked.within(limits) == *asked);
+        let ended = match &self.spec {
+            None => ended(output, &self.program())?,
+            Some(_) => run_ended(output, &machine, own_limits)?,
+        };
         if let Some(limit) = machine.limits_hit().first()
-            && asked.is_none_or(|asked| asked.within(limits) != *asked)
+            && (!own_limits || *limit == Limit::Host)
         {
             return Err(ActionError::OfThisWorker(format!("it ran into the {limit}")));
         }
@@ -205,11 +214,16 @@ impl Runner {
             return Err(ActionError::NotInstalled(message));
         }
 
+        let Ended { exit_code, stdout, stderr, end } = ended;
         let mut result = api::ActionResult { exit_code, ..api::ActionResult::default() };
         let virtual_duration = machine.elapsed();
         let mut outputs = Outputs::new(machine.vfs_mut(), &inputs, &self.server, self.forms())?;
         for (full, path) in full.iter().zip(&paths) {
             outputs.add(full, path, &mut result)?;
+        }
+        if let Some(end) = end {
+            let (path, digest) = (END.to_owned(), Some(outputs.upload(end.to_bytes()?)?));
+            result.output_files.push(api::OutputFile { path, digest, ..Default::default() });
         }
         if self.captures {
             (result.stdout_raw, result.stdout_digest) = outputs.stream(&stdout)?;
@@ -285,7 +299,8 @@ impl Runner {
             let reason = format!("its timeout of {asked:?} is longer than {most:?}, the worker's");
             return Err(ActionError::invalid("the action", reason));
         }
-        limits.timeout = asked.or(limits.timeout);
+        let both = asked.zip(limits.timeout).map(|(asked, most)| asked.min(most));
+        limits.timeout = both.or(asked).or(limits.timeout);
         let machine = builder.limits(limits).build();
         Ok((machine.map_err(|error| ActionError::Machine(error.to_string()))?, inputs))
     }
@@ -478,54 +493,6 @@ fn make_parents(machine: &mut Machine, full: &str) {
             return;
         }
     }
-}
-
-/// Whether `program` names something among the inputs, and not a program of the worker.
-fn is_of_inputs(program: &str) -> bool {
-    program.contains('/') && (!program.starts_with('/') || beneath(WORKTREE, program).is_some())
-}
-
-/// The exit code and the output of a process that ended, or why it has none that others may use.
-fn ended(
-    output: Result<Output, RunError>,
-    program: &str,
-) -> Result<(i32, Vec<u8>, Vec<u8>), ActionError> {
-    let Output { status, stdout, mut stderr } = match output {
-        Ok(output) => output,
-        // What the inputs have is the same on each worker; what is installed is not.
-        Err(RunError::Spawn(error)) if is_of_inputs(program) => {
-            let code = if error.errno == Errno::Noent { 127 } else { 126 };
-            return Ok((code, Vec::new(), format!("belljar: {error}\n").into_bytes()));
-        }
-        Err(RunError::Spawn(error)) => {
-            let message = format!(
-                "{error}; `belljar install` on the worker adds toolchains, and a path with a slash names a module of the \
-                 inputs"
-            );
-            return Err(ActionError::NotInstalled(message));
-        }
-        Err(error) => return Err(error.into()),
-    };
-    let outcome = status.outcome();
-    let mut say = |message: String| stderr.extend(format!("belljar: {message}\n").into_bytes());
-    match outcome {
-        Outcome::Limit(limit) => {
-            let (limit, of_time) = (limit.name(), outcome.is_of_time());
-            return Err(ActionError::Limit { limit, of_time });
-        }
-        Outcome::Trapped(trap) => say(format!("{program} trapped: {}", trap.message)),
-        Outcome::Signalled(signal) => say(format!("{program} was ended by {signal}")),
-        Outcome::Deadlock(waits) => {
-            say(format!("{program} was ended: its processes wait for each other\n{waits}"));
-        }
-        Outcome::Exited(_) | Outcome::Tape => {}
-    }
-    for trapped in status.trapped() {
-        say(format!("{} trapped: {}", trapped.name, trapped.trap.message));
-    }
-    // Codes above 255 are those of no system.
-    let code = i32::try_from(outcome.code().min(255)).unwrap_or(255);
-    Ok((code, stdout, stderr))
 }
 
 /// The timeout that `duration` is; `None` for 0, which stands for none.

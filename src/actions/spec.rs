@@ -2,7 +2,8 @@
 //!
 //! The input root of such an action has this file as [`FILE`], the mounts as `mounts/0`, `mounts/1` and so on, the module of the
 //! program, if it is no program of the worker, as [`PROGRAM`], and standard input as [`STDIN`]. The first arguments of the
-//! command are [`WORDS`]; the name under which the program runs, and its arguments, follow.
+//! command are [`WORDS`]; the name under which the program runs, and its arguments, follow. Its outputs are the mounts that can be
+//! written, and how it ended ([`super::run_end`]).
 
 use serde::{Deserialize, Serialize};
 

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::sync::{Arc, Once};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -26,6 +26,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// every ten seconds.
 pub struct Progress {
     bar: Option<ProgressBar>,
+    /// What the lines of a log say.
+    message: Arc<Mutex<String>>,
     /// Whether the bar shows parts.
     has_parts: Once,
     parts: Arc<Parts>,
@@ -43,28 +45,35 @@ impl Progress {
     /// Shows `message`, unless `quiet`.
     pub fn start(message: String, quiet: bool) -> Self {
         let (has_parts, parts) = (Once::new(), Arc::new(Parts::default()));
+        let said = Arc::new(Mutex::new(message.clone()));
         if quiet {
-            return Self { bar: None, has_parts, parts, _lines: None };
+            return Self { bar: None, message: said, has_parts, parts, _lines: None };
         }
         if !stderr_is_terminal() {
             let (counts, started) = (Arc::clone(&parts), ambient::instant_now());
-            let line = move || format!("belljar: {message}…{}\n", counts.text(started));
+            let says = Arc::clone(&said);
+            let line = move || {
+                let message = says.lock().unwrap_or_else(PoisonError::into_inner);
+                format!("belljar: {message}…{}\n", counts.text(started))
+            };
             let lines = LateLines::start(line, PATIENCE, LINE_EVERY, io::stderr());
-            return Self { bar: None, has_parts, parts, _lines: Some(lines) };
+            return Self { bar: None, message: said, has_parts, parts, _lines: Some(lines) };
         }
         let bar = ProgressBar::new_spinner()
             .with_style(style("{spinner} {msg} {elapsed}"))
             .with_message(message);
         bar.enable_steady_tick(Duration::from_millis(100));
-        Self { bar: Some(bar), has_parts, parts, _lines: None }
+        Self { bar: Some(bar), message: said, has_parts, parts, _lines: None }
     }
 
-    /// Shows `message` from now on, on a terminal.
+    /// Shows `message` from now on.
     #[cfg(feature = "remote")]
     pub fn say(&self, message: String) {
         if let Some(bar) = &self.bar {
-            bar.set_message(message);
+            bar.set_message(message.clone());
         }
+        // A text is complete at any time.
+        *self.message.lock().unwrap_or_else(PoisonError::into_inner) = message;
     }
 
     /// Shows that `done` of `all` functions are compiled.

@@ -1,12 +1,15 @@
 //! `--remote-exec`: runs that a cluster executes.
 
+use std::cell::RefCell;
 use std::io::{IsTerminal, Read};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
 
-use super::args::groups::{ClockArg, MtimesArg};
-use super::args::run::{OnMissing, RunArgs};
+use super::args::groups::{
+    AnswerArgs, ClockArg, MountArgs, MtimesArg, ResultArgs, RuleArgs, TimeArgs,
+};
+use super::args::run::{OnMissing, RunArgs, UnknownImportsArg};
 use super::args::values::{SHELL, Sink, StdinFrom};
 use super::exit::{self, CommandFailed, Usage};
 use super::found::{Found, find};
@@ -14,16 +17,21 @@ use super::options;
 use super::progress::Progress;
 use super::replaceable::Written;
 use super::report::{Report, ms};
+use super::signals::Deferred;
 use super::sink::{Opened, Stdout, WriteOnce};
 use super::text::printable;
 use super::{changes, ending, hints, host, setup};
-use crate::actions::{self, ActionError, ProgramSpec, RemoteRun, Request, Spec, ToolchainSpec};
+use crate::actions::{
+    self, ActionError, ProgramSpec, Progress as Stage, RemoteRun, Request, Spec, ToolchainSpec,
+};
 use crate::base::ambient;
 use crate::kernel::machine::config::KERNEL_VERSION;
-use crate::process::ExitStatus;
 use crate::remote::code::{DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED};
 use crate::remote::{Connection, RemoteError, ServerConfig};
-use crate::{ClockConfig, Limits, OutputStream, Resolved, Toolchains};
+use crate::{ClockConfig, Limit, Limits, Machine, OutputStream, Resolved, Toolchains};
+
+/// Most bytes of standard input, which are in memory.
+const STDIN_BYTES_MAX: u64 = 1 << 30;
 
 /// Has the run executed by the server at `address`; its changes, output and report are those of a run here.
 pub fn run(
@@ -45,6 +53,7 @@ pub fn run(
     let toolchain_specs = toolchains_of(&toolchains, program.toolchain.as_deref());
     let host = host::of_args(args)?;
     let (mut machine, _) = setup::machine(args, None, None, host, &report.tiers, toolchains, None)?;
+    expect_current_dir(args, &mut machine)?;
     let name = report.program.clone();
     let request = Request {
         server: Arc::new(server),
@@ -52,18 +61,18 @@ pub fn run(
         argv0: program.argv0,
         args: program.args,
         module: program.module,
-        stdin: stdin(args)?,
+        stdin: stdin(args, &report.program)?,
         anew: args.no_cache,
     };
     report.timings.load_ms = ms(ambient::elapsed_since(started));
 
     let run_started = ambient::instant_now();
-    let RemoteRun { exit_code, stdout: printed, stderr, known } = {
-        let what = format!("{} at {address}", printable(&name));
-        let progress = Progress::start(what.clone(), args.quiet);
-        let told = |stage| progress.say(format!("{what}: {}", stage_in_words(stage)));
-        request.run(&mut machine, told).map_err(explained)?
-    };
+    let RemoteRun { end, stdout: printed, stderr, known } = executed(
+        &request,
+        &mut machine,
+        &format!("{} at {address}", printable(&name)),
+        args.quiet,
+    )?;
     OutputStream::Writer(Box::new(stdout.clone()))
         .write(&printed)
         .context("cannot write standard output")?;
@@ -71,12 +80,18 @@ pub fn run(
         .write(&stderr)
         .context("cannot write standard error")?;
     report.timings.run_ms = ms(ambient::elapsed_since(run_started));
-    let status = ExitStatus::exited(exit_code);
     let elapsed = machine.elapsed();
     report.spent(&machine, elapsed);
+    report.limits_hit = end.limits_hit.iter().copied().map(Limit::name).collect();
     report.cached = known;
+    let raised = super::report::raised_with;
+    let status = end.status().map_err(|reason| {
+        let hints: String = end.limits_hit.iter().copied().map(raised).collect();
+        CommandFailed { code: exit::NOT_RUNNABLE, message: format!("{reason}{hints}") }
+    })?;
     report.ended(&status);
-    ending::tell(&name, &status, &[], args.quiet, &super::report::raised_with);
+    ending::tell(&name, &status, &end.limits_hit, args.quiet, &raised);
+    hints::after_run(args, &status, &end.missing_programs);
     if known && !args.quiet {
         note!("belljar: note: the server knew the result of {}", printable(&name));
     }
@@ -85,6 +100,33 @@ pub fn run(
     report.timings.changes_ms = ms(ambient::elapsed_since(changes_started));
     settled?;
     Ok(report.exit_code_of(args, &status))
+}
+
+/// What `request` does elsewhere. A signal that comes meanwhile ends it there, and then belljar.
+fn executed(
+    request: &Request,
+    machine: &mut Machine,
+    what: &str,
+    quiet: bool,
+) -> Result<RemoteRun> {
+    let progress = Progress::start(what.to_owned(), quiet);
+    let signals: RefCell<Option<Deferred>> = RefCell::default();
+    let told = |stage| {
+        progress.say(format!("{what}: {}", stage_in_words(stage)));
+        let is_there = !matches!(stage, Stage::Uploading | Stage::Fetching);
+        let mut signals = signals.borrow_mut();
+        match (is_there, signals.is_some()) {
+            // Without it, a signal ends belljar alone.
+            (true, false) => *signals = Deferred::begin().ok(),
+            (false, true) => signals.take().into_iter().for_each(Deferred::end),
+            _ => {}
+        }
+    };
+    let stopped = || signals.borrow().as_ref().is_some_and(|signals| signals.caught().is_some());
+    let ran = request.run(machine, &stopped, told);
+    drop(progress);
+    signals.take().into_iter().for_each(Deferred::end);
+    ran.map_err(explained)
 }
 
 /// `error` with the exit code that a run here would have.
@@ -99,37 +141,85 @@ fn explained(error: ActionError) -> anyhow::Error {
     CommandFailed { code, message: error.to_string() }.into()
 }
 
-fn stage_in_words(stage: actions::Progress) -> &'static str {
+fn stage_in_words(stage: Stage) -> &'static str {
     match stage {
-        actions::Progress::Uploading => "its inputs are uploaded",
-        actions::Progress::Queued => "it waits for a worker",
-        actions::Progress::Executing => "a worker executes it",
-        actions::Progress::Fetching => "its changes are fetched",
+        Stage::Uploading => "its inputs are uploaded",
+        Stage::Taken => "the server has it",
+        Stage::Queued => "it waits for a worker",
+        Stage::Executing => "a worker executes it",
+        Stage::Fetching => "its changes are fetched",
     }
 }
 
-/// Fails if `args` ask for something that a worker does not have.
+/// Fails if `args` ask for something that a worker does not have. All options are named: what is forgotten here would be
+/// left out in silence.
 fn expect_possible(args: &RunArgs) -> Result<(), Usage> {
+    let RunArgs {
+        command: _,
+        toolchain: _,
+        locked: _,
+        argv0: _,
+        invoke,
+        env: _,
+        stdin: _,
+        unknown_imports,
+        on_missing,
+        // Those of native programs, which there are none of.
+        native_time: _,
+        profile: _,
+        no_cache: _,
+        remote_exec: _,
+        mounts: MountArgs { worktree: _, no_worktree, dir: _ },
+        cwd: _,
+        time: TimeArgs { clock, start_at: _, mtimes, seed: _ },
+        limits,
+        // The worker has its own.
+        compile: _,
+        results,
+        rules: RuleArgs { host_policy, allow_net, deny_net: _ },
+        answers: AnswerArgs { host_answers, host_task, credential },
+        apply: _,
+        check: _,
+        diff: _,
+        json: _,
+        trace,
+        quiet: _,
+    } = args;
+    // The server answers what it knows; variables may ask for the rest of them in all runs.
+    let ResultArgs { cache_results: _, cache_secrets, rerun, explain, remote: _ } = results;
     let cases = [
-        (args.mounts.no_worktree, "--no-worktree"),
-        (args.invoke.is_some(), "--invoke"),
-        (args.trace.is_some(), "--trace"),
-        (args.limits.fuel.is_some(), "--fuel"),
-        (args.on_missing != OnMissing::Deny, "--on-missing"),
-        (args.time.clock == ClockArg::Real, "--clock real"),
-        (args.time.mtimes == MtimesArg::Host, "--mtimes host"),
-        (args.answers.host_answers.is_some(), "--host-answers"),
-        (args.answers.host_task.is_some(), "--host-task"),
-        (!args.answers.credential.is_empty(), "--credential"),
-        (!args.rules.allow_net.is_empty(), "--allow-net"),
-        (args.results.rerun > 0.0, "--rerun"),
+        (*no_worktree, "--no-worktree"),
+        (invoke.is_some(), "--invoke"),
+        (*unknown_imports != UnknownImportsArg::Trap, "--unknown-imports"),
+        (trace.is_some(), "--trace"),
+        (limits.fuel.is_some(), "--fuel"),
+        (*on_missing != OnMissing::Deny, "--on-missing"),
+        (*clock == ClockArg::Real, "--clock real"),
+        (*mtimes == MtimesArg::Host, "--mtimes host"),
+        (host_policy.is_some(), "--host-policy"),
+        (host_answers.is_some(), "--host-answers"),
+        (host_task.is_some(), "--host-task"),
+        (!credential.is_empty(), "--credential"),
+        (!allow_net.is_empty(), "--allow-net"),
+        (*rerun > 0.0, "--rerun"),
+        (*explain, "--explain"),
+        (*cache_secrets, "--cache-secrets"),
     ];
     match cases.iter().find(|(given, _)| *given) {
         None => Ok(()),
         Some((_, option)) => Err(Usage(format!(
-            "{option}: a worker of --remote-exec has nothing of this machine; omit one of the two"
+            "{option}: a worker of --remote-exec cannot do that; omit one of the two"
         ))),
     }
+}
+
+/// Fails if the current directory of the run is none.
+fn expect_current_dir(args: &RunArgs, machine: &mut Machine) -> Result<(), Usage> {
+    let path = current_dir(args);
+    let opened = machine.vfs_mut().open_dir(&path);
+    let id = opened.map_err(|errno| Usage(format!("--cwd: {}: {errno}", printable(&path))))?;
+    machine.vfs_mut().close(id);
+    Ok(())
 }
 
 fn connection(args: &RunArgs, address: &str) -> Result<Connection> {
@@ -232,7 +322,7 @@ fn toolchains_of(toolchains: &Toolchains, needed: Option<&str>) -> Vec<Toolchain
 
 fn spec(
     args: &RunArgs,
-    machine: &crate::Machine,
+    machine: &Machine,
     program: ProgramSpec,
     env: Vec<(String, String)>,
     toolchains: Vec<ToolchainSpec>,
@@ -261,22 +351,28 @@ fn spec(
 }
 
 /// Standard input, which is read to its end; that of a terminal is not.
-fn stdin(args: &RunArgs) -> Result<Option<Vec<u8>>> {
+fn stdin(args: &RunArgs, name: &str) -> Result<Option<Vec<u8>>> {
     if args.stdin == StdinFrom::Inherit && std::io::stdin().is_terminal() {
         return Ok(None);
     }
+    let what = format!("{}: standard input is read to its end", printable(name));
+    let _progress = Progress::start(what, args.quiet);
     let mut bytes = Vec::new();
+    // One more, to know that there is more.
+    let most = STDIN_BYTES_MAX + 1;
     match options::stdin(&args.stdin)? {
         crate::Input::Host => {
-            std::io::stdin()
-                .lock()
-                .read_to_end(&mut bytes)
-                .context("cannot read standard input")?;
+            let read = std::io::stdin().lock().take(most).read_to_end(&mut bytes);
+            read.context("cannot read standard input")?;
         }
-        crate::Input::Reader(mut reader) => {
-            reader.read_to_end(&mut bytes).context("--stdin")?;
+        crate::Input::Reader(reader) => {
+            reader.take(most).read_to_end(&mut bytes).context("--stdin")?;
         }
         _ => return Ok(None),
+    }
+    if bytes.len() as u64 > STDIN_BYTES_MAX {
+        let message = "standard input has more than 1 GiB, which --remote-exec takes at most; give the program a file";
+        return Err(Usage(message.to_owned()).into());
     }
     Ok(Some(bytes))
 }

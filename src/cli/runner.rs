@@ -14,6 +14,7 @@ use super::exit::Usage;
 use super::home::{cache_dir, installed_toolchains};
 use super::options::limits;
 use super::setup::{POOL_SLOTS, named_toolchains};
+use super::signals;
 use super::text::{count, printable};
 use crate::actions::{self, ActionError, Executed, Runner, Wanted, Worker};
 use crate::base::atomic_file;
@@ -34,6 +35,7 @@ const TOKEN_BYTES_MAX: u64 = 64 << 10;
 
 /// Executes the action, and writes its result, or why it has none. The exit code is 0 if it has one, whatever its own is.
 pub fn run(args: &RunnerArgs) -> Result<u8> {
+    signals::unblock();
     if args.validate_parameters {
         server(args)?;
         return Ok(0);

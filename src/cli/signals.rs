@@ -86,6 +86,22 @@ pub fn let_long_files_be_errors() {
     }
 }
 
+/// Lets signals end belljar that it was started to block: servers start `belljar runner` so, and end it by a signal.
+#[cfg(feature = "remote")]
+#[cfg_attr(unix, allow(unsafe_code, reason = "no safe function changes the mask of a thread"))]
+pub fn unblock() {
+    // SAFETY: the set is initialized before it is used, and no other thread has begun.
+    #[cfg(unix)]
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        for number in ENDING {
+            libc::sigaddset(&raw mut set, *number);
+        }
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
+    }
+}
+
 /// Whether belljar was started to ignore the signal, as by `nohup`, as far as `/proc` tells.
 fn is_ignored(number: i32) -> bool {
     use crate::base::disk;

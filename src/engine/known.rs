@@ -6,6 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(all(feature = "cli", feature = "remote"))]
+use super::link::UNDEFINED_CALLED;
 use super::module::Encoding;
 use super::program::Program;
 use super::run::{message_of, run_calling};
@@ -267,6 +269,13 @@ fn is_of_code(trap: &Trap) -> bool {
         UnreachableCodeReached,
     ];
     of_code.into_iter().any(|known| message_of(known) == trap.message)
+        || wasmtime::ThrownException.to_string() == trap.message
+}
+
+/// As [`is_of_code`], or it called a function that belljar does not define.
+#[cfg(all(feature = "cli", feature = "remote"))]
+pub fn is_of_code_and_imports(trap: &Trap) -> bool {
+    is_of_code(trap) || trap.message.starts_with(UNDEFINED_CALLED)
 }
 
 fn add(

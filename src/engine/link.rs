@@ -267,9 +267,12 @@ fn define_item(
     defined.map_err(|error| unknown.mismatch(&error))
 }
 
+/// What the message of a call of an import that is not defined begins with.
+pub(super) const UNDEFINED_CALLED: &str = "it called import ";
+
 /// A stub for an import that is not defined was called.
 #[derive(Clone, thiserror::Error)]
-#[error("it called import {0}, which is not defined")]
+#[error("{UNDEFINED_CALLED}{0}, which is not defined")]
 pub(super) struct UnknownImportCalled(String);
 
 crate::base::readable::readable!(UnknownImportCalled);

@@ -37,6 +37,8 @@ pub use compile::CacheUse;
 pub(crate) use config::MODULES_MAX;
 pub use config::{EngineConfig, QUICK_STACK_BYTES, STACK_BYTES};
 pub use inspect::ModuleInfo;
+#[cfg(all(feature = "cli", feature = "remote"))]
+pub(crate) use known::is_of_code_and_imports;
 pub use late::LateProgram;
 pub use link::UnknownImports;
 pub use module::{Encoding, Module, ProgramError};

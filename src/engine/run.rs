@@ -305,8 +305,10 @@ fn instantiation_error(
     error: &wasmtime::Error,
 ) -> Result<Outcome, RunError> {
     let machine = store.data().guest.machine();
-    let ran =
-        error.is::<Stop>() || error.is::<wasmtime::Trap>() || error.is::<UnknownImportCalled>();
+    let ran = error.is::<Stop>()
+        || error.is::<wasmtime::Trap>()
+        || error.is::<wasmtime::ThrownException>()
+        || error.is::<UnknownImportCalled>();
     if ran {
         return Ok(outcome_of(store, error));
     }

@@ -401,10 +401,10 @@ pub struct ExitStatus {
 }
 
 impl ExitStatus {
-    /// That of a program that exited elsewhere with `code`.
+    /// That of a program that ended on another machine.
     #[cfg(all(feature = "cli", feature = "remote"))]
-    pub(crate) fn exited(code: u32) -> Self {
-        Self { outcome: Outcome::Exited(code), trapped: Vec::new(), fuel_used: None }
+    pub(crate) fn of_another_machine(outcome: Outcome, trapped: Vec<TrappedProcess>) -> Self {
+        Self { outcome, trapped, fuel_used: None }
     }
 
     /// Returns whether it exited with code 0.

@@ -19,6 +19,7 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic::{Code, Request, Status};
 
 use super::RemoteError;
+use super::code::UNAVAILABLE;
 use crate::base::{ambient, disk};
 
 /// Most bytes of a request or an answer that is not a stream: gRPC's default, less some for what is around contents.
@@ -29,6 +30,9 @@ const MESSAGE_CHARS_MAX: usize = 300;
 
 /// Bytes of contents that may take as long as a request without any.
 const BYTES_IN_TIME: u64 = 4 << 20;
+
+/// The method that says what a server can do.
+const CAPABILITIES: &str = "GetCapabilities";
 
 /// How often a request is made again, at most.
 const AGAIN_MAX: u32 = 4;
@@ -265,7 +269,8 @@ impl Connection {
 
     /// The error that `operation` ended with `status`.
     pub(super) fn failed_with(&self, operation: &'static str, status: &Status) -> RemoteError {
-        let (reason, code) = (message_of(status), i32::from(status.code()));
+        let code = if is_broken(status) { UNAVAILABLE } else { status.code().into() };
+        let reason = message_of(status);
         RemoteError::Failed { address: self.address(), operation, reason, code }
     }
 
@@ -288,17 +293,26 @@ impl Connection {
         RemoteError::Wrong { address: self.address.clone(), operation, reason: reason.into() }
     }
 
-    /// What the server can do, which is asked once.
-    pub(super) fn abilities(&self) -> Result<Abilities, RemoteError> {
-        const OPERATION: &str = "GetCapabilities";
-        if let Some(abilities) = self.abilities.get() {
-            return Ok(*abilities);
-        }
+    fn capabilities(&self) -> Result<Option<api::ServerCapabilities>, RemoteError> {
         let mut client = api::capabilities_client::CapabilitiesClient::new(self.transport.clone());
         let request = api::GetCapabilitiesRequest { instance_name: self.instance.clone() };
         let answer =
-            self.ask(OPERATION, 0, async move { client.get_capabilities(request).await })?;
-        let cache = answer.and_then(|answer| answer.into_inner().cache_capabilities);
+            self.ask(CAPABILITIES, 0, async move { client.get_capabilities(request).await })?;
+        Ok(answer.map(tonic::Response::into_inner))
+    }
+
+    /// Fails if the server does not answer.
+    pub(super) fn expect_answer(&self) -> Result<(), RemoteError> {
+        self.capabilities().map(|_| ())
+    }
+
+    /// What the server can do, which is asked once.
+    pub(super) fn abilities(&self) -> Result<Abilities, RemoteError> {
+        const OPERATION: &str = CAPABILITIES;
+        if let Some(abilities) = self.abilities.get() {
+            return Ok(*abilities);
+        }
+        let cache = self.capabilities()?.and_then(|answer| answer.cache_capabilities);
         let cache = cache.ok_or_else(|| self.wrong(OPERATION, "it is no cache"))?;
         if !cache.digest_functions.contains(&SHA256) {
             return Err(self.wrong(OPERATION, "it has no digests of SHA-256"));
@@ -318,6 +332,11 @@ impl Connection {
     }
 }
 
+/// Whether `status` is none of the server's: the way there broke.
+pub(super) fn is_broken(status: &Status) -> bool {
+    std::error::Error::source(status).is_some()
+}
+
 /// What `status` says, in one line.
 pub(super) fn message_of(status: &Status) -> String {
     let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(status);
@@ -332,10 +351,16 @@ pub(super) fn message_of(status: &Status) -> String {
         }
         cause = error.source();
     }
-    if text.len() > MESSAGE_CHARS_MAX {
-        text = text.chars().take(MESSAGE_CHARS_MAX).chain("…".chars()).collect();
+    short(&text)
+}
+
+/// `text` of a server in one line, which is not too long.
+pub(super) fn short(text: &str) -> String {
+    let line = text.replace(['\n', '\r'], " ");
+    if line.chars().count() <= MESSAGE_CHARS_MAX {
+        return line;
     }
-    text
+    line.chars().take(MESSAGE_CHARS_MAX).chain("…".chars()).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The contents that a server keeps by their digests.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bazel_remote_apis::build::bazel::remote::execution::v2 as api;
@@ -19,6 +20,12 @@ use crate::base::digest::{Digest, hex};
 /// Bytes of one part of a stream.
 const PART_BYTES: usize = 1 << 20;
 
+/// Most parts of a stream that have no bytes.
+const EMPTY_PARTS_MAX: usize = 16;
+
+/// Most bytes of contents that are sent without asking whether the server has them: asking takes as long.
+const UNASKED_BYTES_MAX: u64 = 32 << 10;
+
 /// What a content takes in a message besides its bytes: its digest, and lengths.
 pub const BESIDE_BYTES: u64 = 128;
 
@@ -33,14 +40,14 @@ pub const CONTENT_BYTES_MAX: u64 = 2 << 30;
 pub struct Blob {
     /// Its digest.
     pub digest: api::Digest,
-    /// The bytes.
-    pub bytes: Vec<u8>,
+    /// The bytes, which are not copied with it.
+    pub bytes: Arc<Vec<u8>>,
 }
 
 impl Blob {
     /// The contents `bytes`.
     pub fn new(bytes: Vec<u8>) -> Self {
-        Self { digest: digest_of(&bytes), bytes }
+        Self { digest: digest_of(&bytes), bytes: Arc::new(bytes) }
     }
 
     /// The contents that `message` is when it is encoded.
@@ -63,6 +70,9 @@ impl Connection {
     /// [`RemoteError`] if the server fails, or has other contents under this digest.
     pub fn read(&self, digest: &api::Digest) -> Result<Option<Vec<u8>>, RemoteError> {
         let len = u64::try_from(digest.size_bytes).unwrap_or(0);
+        if len > CONTENT_BYTES_MAX {
+            return Err(self.wrong("Read", format!("contents of {len} bytes are too large")));
+        }
         // Some servers do not keep what has no bytes.
         if len == 0 && digest_of(b"") == *digest {
             return Ok(Some(Vec::new()));
@@ -110,8 +120,13 @@ impl Connection {
         let request = ReadRequest { resource_name, ..ReadRequest::default() };
         self.ask("Read", len, async move {
             let mut parts = client.read(request).await?.into_inner();
-            let mut bytes = Vec::new();
+            let (mut bytes, mut empty) = (Vec::new(), 0);
             while let Some(part) = parts.message().await? {
+                // Without end they would fill the time that so many bytes may take.
+                empty += usize::from(part.data.is_empty());
+                if empty > EMPTY_PARTS_MAX {
+                    return Err(Status::data_loss("parts without bytes"));
+                }
                 bytes.extend_from_slice(&part.data);
                 if bytes.len() as u64 > len {
                     return Err(Status::data_loss("more bytes than it has"));
@@ -158,13 +173,14 @@ impl Connection {
     /// # Errors
     /// [`RemoteError`] if the server fails, or does not take them.
     pub fn write(&self, mut blobs: Vec<Blob>) -> Result<(), RemoteError> {
-        let digests: Vec<_> = blobs.iter().map(|blob| blob.digest.clone()).collect();
-        let missing = self.missing(&digests)?;
-        let missing: HashSet<&str> = missing.iter().map(|digest| &*digest.hash).collect();
         let mut seen = HashSet::new();
-        blobs.retain(|blob| {
-            missing.contains(&*blob.digest.hash) && seen.insert(blob.digest.hash.clone())
-        });
+        blobs.retain(|blob| seen.insert(blob.digest.hash.clone()));
+        if blobs.iter().map(|blob| blob.bytes.len() as u64).sum::<u64>() > UNASKED_BYTES_MAX {
+            let digests: Vec<_> = blobs.iter().map(|blob| blob.digest.clone()).collect();
+            let missing = self.missing(&digests)?;
+            let missing: HashSet<&str> = missing.iter().map(|digest| &*digest.hash).collect();
+            blobs.retain(|blob| missing.contains(&*blob.digest.hash));
+        }
         let most = self.abilities()?.message_bytes_max;
         let (small, large): (Vec<_>, Vec<_>) =
             blobs.into_iter().partition(|blob| blob.bytes.len() as u64 <= most / 2);
@@ -190,7 +206,7 @@ impl Connection {
         let len = blobs.iter().map(|blob| blob.bytes.len() as u64).sum();
         let request = |blob: Blob| api::batch_update_blobs_request::Request {
             digest: Some(blob.digest),
-            data: blob.bytes,
+            data: Arc::unwrap_or_clone(blob.bytes),
             ..api::batch_update_blobs_request::Request::default()
         };
         let request = api::BatchUpdateBlobsRequest {
@@ -225,19 +241,17 @@ impl Connection {
         let resource_name = self.resource(&name);
         let mut client = ByteStreamClient::new(self.transport());
         let committed = self.ask("Write", len, async move {
-            let mut parts = Vec::new();
-            let mut written = 0;
-            for part in blob.bytes.chunks(PART_BYTES) {
-                let finish_write = written + part.len() == blob.bytes.len();
-                parts.push(WriteRequest {
+            let bytes = blob.bytes;
+            let parts = (0..bytes.len()).step_by(PART_BYTES).map(move |written| {
+                let end = bytes.len().min(written + PART_BYTES);
+                WriteRequest {
                     // Only the first one needs it.
                     resource_name: if written == 0 { resource_name.clone() } else { String::new() },
                     write_offset: i64::try_from(written).unwrap_or(i64::MAX),
-                    finish_write,
-                    data: part.to_vec(),
-                });
-                written += part.len();
-            }
+                    finish_write: end == bytes.len(),
+                    data: bytes[written..end].to_vec(),
+                }
+            });
             let answer = client.write(futures_util::stream::iter(parts)).await?;
             Ok(answer.into_inner().committed_size)
         })?;

@@ -7,8 +7,8 @@ use super::code::{ABORTED, RESOURCE_EXHAUSTED, UNAVAILABLE};
 /// The server cannot be used, or failed.
 #[derive(thiserror::Error)]
 pub enum RemoteError {
-    /// The address is none.
-    #[error("{address}: this is no address of a cache: {reason}")]
+    /// The address is none, or no connection can be made.
+    #[error("{address}: this server cannot be used: {reason}")]
     Address {
         /// The address.
         address: String,
@@ -52,6 +52,12 @@ pub enum RemoteError {
         waited: Duration,
         /// How long what was found took to run.
         saved: Duration,
+    },
+    /// The execution of an action was cancelled.
+    #[error("{address}: the execution was cancelled")]
+    Cancelled {
+        /// The address.
+        address: String,
     },
     /// An action cannot be executed.
     #[error("{address}: {message} ({what})")]

@@ -1,14 +1,15 @@
 //! Actions that a server executes.
 
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use bazel_remote_apis::build::bazel::remote::execution::v2 as api;
-use bazel_remote_apis::google::longrunning::{Operation, operation};
+use bazel_remote_apis::google::longrunning::operations_client::OperationsClient;
+use bazel_remote_apis::google::longrunning::{CancelOperationRequest, Operation, operation};
 use prost::Message as _;
 use tonic::{Code, Status, Streaming};
 
-use super::connection::{Connection, Transport};
+use super::connection::{Connection, Transport, again, is_broken, short};
 use super::{RemoteError, SHA256};
 
 /// How often a request is made again that a server could not take or answer.
@@ -17,11 +18,22 @@ const AGAIN_MAX: u32 = 4;
 /// Real time until the first request is made again; each later one waits twice as long.
 const WAIT: Duration = Duration::from_millis(500);
 
+/// How often it is looked whether the run is stopped.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How long a server may tell nothing before it is asked whether it is there.
+const SILENT_MAX: Duration = Duration::from_secs(20);
+
+/// Most time for the request to cancel an action.
+const CANCEL_MAX: Duration = Duration::from_secs(2);
+
 const OPERATION: &str = "Execute";
 
 /// Where an action is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
+    /// The server has taken it. Some tell no more.
+    Taken,
     /// It waits for a worker.
     Queued,
     /// A worker executes it.
@@ -29,20 +41,25 @@ pub enum Stage {
 }
 
 enum Event {
+    /// The server's name for the execution.
+    Named(String),
     Stage(Stage),
     Ended(Box<Result<api::ExecuteResponse, Status>>),
 }
 
 impl Connection {
-    /// Has the action with the digest `action` executed, and waits for its result, however long that takes; `told` gets
+    /// Has the action with the digest `action` executed, and waits for its result, as long as the server answers; `told` gets
     /// what becomes of it. What it needs must be on the server. With `anew`, it is executed although its result is known.
+    /// Once `stopped` says so, the server is asked to cancel it.
     ///
     /// # Errors
-    /// [`RemoteError`]: `Refused` if it cannot be executed; others if the server fails.
+    /// [`RemoteError`]: `Refused` if it cannot be executed; `Cancelled`; others if the server fails, or does not answer any
+    /// more.
     pub fn execute(
         &self,
         action: api::Digest,
         anew: bool,
+        stopped: &dyn Fn() -> bool,
         mut told: impl FnMut(Stage),
     ) -> Result<api::ExecuteResponse, RemoteError> {
         let (sender, events) = mpsc::channel();
@@ -59,19 +76,57 @@ impl Connection {
             // It fails if the caller has stopped waiting.
             let _ = sender.send(Event::Ended(Box::new(ended)));
         })?;
+        let (mut name, mut silent) = (None, Duration::ZERO);
         loop {
-            match events.recv() {
+            let event = events.recv_timeout(LOOK);
+            if stopped() {
+                if let Some(name) = name {
+                    self.cancel(name);
+                }
+                return Err(RemoteError::Cancelled { address: self.address() });
+            }
+            if event.is_ok() {
+                silent = Duration::ZERO;
+            }
+            match event {
+                Ok(Event::Named(named)) => {
+                    if name.replace(named).is_none() {
+                        told(Stage::Taken);
+                    }
+                }
                 Ok(Event::Stage(stage)) => told(stage),
+                Err(RecvTimeoutError::Timeout) => {
+                    silent += LOOK;
+                    if silent >= SILENT_MAX {
+                        // An action may take its time, and its server must still answer.
+                        again(|| self.expect_answer())?;
+                        silent = Duration::ZERO;
+                    }
+                }
                 Ok(Event::Ended(ended)) => {
                     return match *ended {
                         Ok(response) => self.expect_executed(response),
                         Err(status) => Err(self.failed_with(OPERATION, &status)),
                     };
                 }
-                Err(_) => {
+                Err(RecvTimeoutError::Disconnected) => {
                     return Err(self.failed(OPERATION, "the thread of requests has ended".into()));
                 }
             }
+        }
+    }
+
+    /// Asks the server to cancel the execution `name`, and waits a moment for its answer: without one, nothing is lost but
+    /// the worker's time.
+    fn cancel(&self, name: String) {
+        let mut client = OperationsClient::new(self.transport());
+        let (sender, done) = mpsc::channel();
+        let started = self.start("CancelOperation", async move {
+            let _ = client.cancel_operation(CancelOperationRequest { name }).await;
+            let _ = sender.send(());
+        });
+        if started.is_ok() {
+            let _ = done.recv_timeout(CANCEL_MAX);
         }
     }
 
@@ -85,7 +140,7 @@ impl Connection {
                 address: self.address(),
                 code: status.code,
                 what: Code::from_i32(status.code).description().to_owned(),
-                message: status.message.clone(),
+                message: short(&status.message),
             }),
         }
     }
@@ -99,7 +154,8 @@ async fn follow(
 ) -> Result<api::ExecuteResponse, Status> {
     let mut client = api::execution_client::ExecutionClient::new(transport);
     let mut name: Option<String> = None;
-    let (mut failures, mut wait) = (0, WAIT);
+    // Since the server last told something.
+    let mut failures = 0;
     loop {
         let operations = match &name {
             None => client.execute(request.clone()).await,
@@ -109,10 +165,12 @@ async fn follow(
             }
         };
         let failure = match operations {
-            Ok(operations) => match read(operations.into_inner(), &mut name, events).await {
-                Ok(response) => return Ok(response),
-                Err(failure) => failure,
-            },
+            Ok(operations) => {
+                match read(operations.into_inner(), &mut name, &mut failures, events).await {
+                    Ok(response) => return Ok(response),
+                    Err(failure) => failure,
+                }
+            }
             Err(failure) => failure,
         };
         failures += 1;
@@ -123,12 +181,12 @@ async fn follow(
             // The server has lost it, as after a new start.
             Code::NotFound if name.is_some() => name = None,
             Code::Unavailable | Code::Aborted | Code::Cancelled | Code::ResourceExhausted => {}
+            _ if is_broken(&failure) => {}
             // A stream that ends before its time.
             Code::Unknown | Code::Internal if name.is_some() => {}
             _ => return Err(failure),
         }
-        tokio::time::sleep(wait).await;
-        wait *= 2;
+        tokio::time::sleep(WAIT * 2_u32.pow(failures - 1)).await;
     }
 }
 
@@ -136,10 +194,13 @@ async fn follow(
 async fn read(
     mut operations: Streaming<Operation>,
     name: &mut Option<String>,
+    failures: &mut u32,
     events: &mpsc::Sender<Event>,
 ) -> Result<api::ExecuteResponse, Status> {
     while let Some(operation) = operations.message().await? {
-        if !operation.name.is_empty() {
+        *failures = 0;
+        if !operation.name.is_empty() && name.as_ref() != Some(&operation.name) {
+            let _ = events.send(Event::Named(operation.name.clone()));
             *name = Some(operation.name);
         }
         if let Some(metadata) = operation.metadata

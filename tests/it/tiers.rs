@@ -59,6 +59,21 @@ fn each_tier_prints_the_same_and_says_which_it_is() {
     }
 }
 
+/// Where instructions are counted, the start function runs while the module is instantiated.
+#[test]
+fn exception_in_a_start_function_is_a_trap_whether_fuel_is_counted_or_not() {
+    let module = module(
+        r#"(module (tag $t) (func $init (throw $t)) (start $init) (func (export "_start")))"#,
+    );
+    for fuel in [false, true] {
+        let program = Program::new(&engine(TierChoice::Auto, fuel), &module).unwrap();
+        let Outcome::Trapped(trap) = outcome(&program, Limits::default()) else {
+            panic!("fuel {fuel}: it did not trap");
+        };
+        assert_eq!(trap.message, "thrown Wasm exception", "fuel {fuel}");
+    }
+}
+
 #[test]
 fn large_module_begins_with_quick_code_and_is_optimized_beside() {
     let module = module(&large_module());

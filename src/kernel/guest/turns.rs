@@ -107,6 +107,13 @@ impl Guest {
         self.lack(&self.text_of(error))
     }
 
+    /// As [`Guest::end_for_lack`], for a process that runs, whose memory cannot grow.
+    pub(crate) fn end_for_lack_of_memory(&mut self) -> Outcome {
+        let name = self.machine.run.processes.name(self.pid);
+        let message = format!("{name}: this machine has no memory left for it");
+        self.lack(&message)
+    }
+
     /// As [`Guest::end_for_lack`], if a replayed run ended here in this way.
     pub(crate) fn repeat_lack(&mut self) -> Option<Outcome> {
         let (pid, machine) = (self.pid, &mut *self.machine);

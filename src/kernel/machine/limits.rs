@@ -91,7 +91,8 @@ impl Default for Limits {
 }
 
 /// The name of a limit.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Limit {
     /// [`Limits::memory_bytes_max`]

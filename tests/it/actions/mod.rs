@@ -1,11 +1,14 @@
 //! Actions of the Remote Execution API: `belljar runner`, which buildbox-casd calls, and `--remote-exec`.
 
+mod buildgrid;
 mod client;
+mod hostile;
 mod remote_exec;
 mod runner;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 use bazel_remote_apis::build::bazel::remote::execution::v2 as api;
 
@@ -21,19 +24,25 @@ struct Cluster {
     home: tempfile::TempDir,
 }
 
+/// A program in the directory `home`, which is belljar's home on a worker, that calls `belljar runner`.
+fn runner_script(home: &Path) -> PathBuf {
+    let runner = home.join("runner");
+    let script = format!(
+        "#!/bin/sh\nBELLJAR_HOME={} BELLJAR_CACHE_DIR={} exec {} runner \"$@\"\n",
+        home.display(),
+        cache_dir().display(),
+        env!("CARGO_BIN_EXE_belljar")
+    );
+    fs::write(&runner, script).unwrap();
+    fs::set_permissions(&runner, fs::Permissions::from_mode(0o755)).unwrap();
+    runner
+}
+
 impl Cluster {
     /// One that executes so many actions at once, if buildbox-casd is installed.
     fn start(jobs: usize, options: &[&str]) -> Option<Self> {
         let home = tempfile::tempdir().unwrap();
-        let runner = home.path().join("runner");
-        let script = format!(
-            "#!/bin/sh\nBELLJAR_HOME={} BELLJAR_CACHE_DIR={} exec {} runner \"$@\"\n",
-            home.path().display(),
-            cache_dir().display(),
-            env!("CARGO_BIN_EXE_belljar")
-        );
-        fs::write(&runner, script).unwrap();
-        fs::set_permissions(&runner, fs::Permissions::from_mode(0o755)).unwrap();
+        let runner = runner_script(home.path());
         let mut all =
             vec![format!("--buildbox-run={}", runner.display()), format!("--jobs={jobs}")];
         all.extend(options.iter().map(|option| format!("--runner-arg={option}")));

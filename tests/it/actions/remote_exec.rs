@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Output;
 use std::time::Duration;
@@ -21,7 +23,7 @@ impl Cluster {
 }
 
 /// What `belljar WORDS…` does in `folder`, without the report's times.
-fn run(folder: &Path, words: &[&str]) -> (Output, Value) {
+pub fn run(folder: &Path, words: &[&str]) -> (Output, Value) {
     let report = tempfile::tempdir().unwrap();
     let path = report.path().join("report.json");
     let json = format!("--json={}", path.display());
@@ -54,7 +56,7 @@ fn said(output: &Output) -> String {
 }
 
 /// What is in `folder`: contents of files and whether they are executable, texts of links, directories.
-fn state(folder: &Path) -> BTreeMap<String, String> {
+pub fn state(folder: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut unlisted = vec![(folder.to_owned(), String::new())];
     while let Some((at, prefix)) = unlisted.pop() {
@@ -136,16 +138,123 @@ fn options_of_a_run_hold_elsewhere() {
     for words in cases {
         let (here, expected) = run(&work, words);
         let (there, elsewhere) = run(&work, &[&words[..1], &[&remote], &words[1..]].concat());
-        if words.contains(&"--max-output=10B") {
-            assert_eq!((here.status.code(), there.status.code()), (Some(134), Some(134)));
-            assert!(stderr(&there).contains("the program was ended: output"), "{}", stderr(&there));
-            continue;
-        }
         assert_eq!(stdout(&here), stdout(&there), "{words:?}: {}", stderr(&there));
         assert_eq!(said(&here), said(&there), "{words:?}");
         assert_eq!(here.status, there.status, "{words:?}");
         assert_eq!(expected, elsewhere, "{words:?}");
     }
+}
+
+/// However a run ends elsewhere: it is told as here, and its changes are applied only if it ended by itself.
+#[test]
+fn ends_of_all_kinds_are_told_as_here() {
+    let Some(cluster) = Cluster::start(1, &[]) else { return };
+    let remote = cluster.option();
+    let exit = r#"(import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))"#;
+    let modules = [
+        ("trap.wat", r#"(module (func $f unreachable) (func (export "_start") (call $f)))"#),
+        (
+            "import.wat",
+            r#"(module (import "env" "f" (func $f)) (func (export "_start") (call $f)))"#,
+        ),
+        ("library.wat", r#"(module (func (export "f")))"#),
+        ("large.wat", r#"(module (memory 100) (func (export "_start")))"#),
+    ];
+    let code = format!(r#"(module {exit} (func (export "_start") (call $exit (i32.const 300))))"#);
+    let cases: [&[&str]; 13] = [
+        &["sh", "--apply", "-c", "echo n >new; kill -TERM $$"],
+        &["sh", "--apply", "-c", "echo n >new; kill -9 $$"],
+        &["sh", "--apply", "-c", "echo n >new; ./trap.wat; rm old"],
+        &["sh", "--apply", "-c", "echo n >new; no-such-program"],
+        &["sh", "--apply", "--max-upper=100B", "-c", "seq 100 >new; echo $?"],
+        &["sh", "--apply", "--max-output=10B", "-c", "echo n >new; echo a line that is too long"],
+        &["sh", "--apply", "--virtual-timeout=5s", "-c", "echo n >new; sleep 60"],
+        &["run", "--apply", "./trap.wat"],
+        &["run", "./import.wat"],
+        &["run", "./library.wat"],
+        &["run", "--max-memory=1MiB", "./large.wat"],
+        &["run", "./code.wat"],
+        &["run", "--apply=success", "sh", "-c", "echo n >new; exit 3"],
+    ];
+    for words in cases {
+        let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        for folder in &folders {
+            fs::write(folder.path().join("old"), "1").unwrap();
+            fs::write(folder.path().join("code.wat"), &code).unwrap();
+            for (name, text) in modules {
+                fs::write(folder.path().join(name), text).unwrap();
+            }
+        }
+        let [here_in, there_in] = folders.each_ref().map(tempfile::TempDir::path);
+        let (here, expected) = run(here_in, words);
+        let (there, elsewhere) = run(there_in, &[&words[..1], &[&remote], &words[1..]].concat());
+        assert_eq!(stderr(&here), stderr(&there), "{words:?}");
+        assert_eq!(stdout(&here), stdout(&there), "{words:?}");
+        assert_eq!(here.status, there.status, "{words:?}");
+        assert_eq!(expected, elsewhere, "{words:?}");
+        assert_eq!(state(here_in), state(there_in), "{words:?}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let endless = ["sh", &remote, "--timeout=1s", "-c", "while :; do :; done"];
+    let (output, report) = run(folder.path(), &endless);
+    assert_eq!(output.status.code(), Some(124));
+    assert!(stderr(&output).contains("sh was ended: timeout (raise it with --timeout)"));
+    assert_eq!(report["limits_hit"], serde_json::json!(["timeout"]));
+}
+
+/// A directory that is mounted within the worktree is no part of it.
+#[test]
+fn mounts_within_the_worktree_change_once() {
+    let Some(cluster) = Cluster::start(1, &[]) else { return };
+    let remote = cluster.option();
+    let script = "rm lib/x; mkdir -p lib/d new/e; echo 2 >lib/d/y; echo 3 >new/z; ls lib";
+    for mounts in [&["--dir=lib"][..], &["--dir=lib::/worktree/new/inner"]] {
+        let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        for folder in &folders {
+            fs::create_dir(folder.path().join("lib")).unwrap();
+            fs::write(folder.path().join("lib/x"), "1").unwrap();
+        }
+        let [here_in, there_in] = folders.each_ref().map(tempfile::TempDir::path);
+        let (here, expected) =
+            run(here_in, &[&["sh", "--apply"], mounts, &["-c", script]].concat());
+        let (there, elsewhere) =
+            run(there_in, &[&["sh", "--apply", &remote], mounts, &["-c", script]].concat());
+        assert_eq!(stderr(&here), stderr(&there));
+        assert_eq!((here.status, expected), (there.status, elsewhere), "{mounts:?}");
+        assert_eq!(state(here_in), state(there_in), "{mounts:?}");
+    }
+}
+
+/// A run that is interrupted is cancelled on the server, whose worker ends it.
+#[test]
+fn interrupted_run_is_cancelled() {
+    let Some(cluster) = Cluster::start(1, &[]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let option = cluster.option();
+    let args = ["sh", &option, "--stdin=null", "-c", "while :; do :; done"];
+    let mut endless = belljar(folder.path()).args(args).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    let pid = rustix::process::Pid::from_child(&endless);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let status = endless.wait().unwrap();
+    assert_eq!(status.signal(), Some(2), "{status}");
+    // The one worker has time for the next run.
+    let args = ["sh", &option, "--stdin=null", "--remote-timeout=30s", "-c", "echo next"];
+    let next = belljar(folder.path()).args(args).output().unwrap();
+    assert_eq!(stdout(&next), "next\n", "{}", stderr(&next));
+}
+
+/// What cannot be uploaded is named, though the program might never look at it.
+#[test]
+fn input_that_cannot_be_uploaded_is_named() {
+    let Some(cluster) = Cluster::start(1, &[]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let text = std::ffi::OsStr::from_bytes(b"\xff");
+    std::os::unix::fs::symlink(text, folder.path().join("odd")).unwrap();
+    let args = ["sh", &cluster.option(), "--stdin=null", "-c", "true"];
+    let output = belljar(folder.path()).args(args).output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert!(stderr(&output).contains("/worktree/odd cannot be uploaded: "), "{}", stderr(&output));
 }
 
 #[test]
@@ -173,11 +282,12 @@ fn what_a_worker_does_not_have_is_refused_with_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let option = cluster.option();
     for (more, said) in [
-        (
-            &["--clock=real", "sort"][..],
-            "--clock real: a worker of --remote-exec has nothing of this machine",
-        ),
+        (&["--clock=real", "sort"][..], "--clock real: a worker of --remote-exec cannot do that"),
         (&["--mtimes=host", "sort"], "--mtimes host: a worker"),
+        (&["--host-policy=policy.json", "sort"], "--host-policy: a worker"),
+        (&["--unknown-imports=deny", "sort"], "--unknown-imports: a worker"),
+        (&["--explain", "sort"], "--explain: a worker"),
+        (&["--cwd=none", "sort"], "--cwd: /worktree/none: "),
         (&["--no-worktree", "sort"], "--no-worktree: a worker"),
         (&["no-such-program"], "no program \"no-such-program\""),
     ] {

@@ -81,3 +81,24 @@ fn a_call_whose_record_is_too_long_ends_the_recording() {
     assert!(stderr(&output).contains("exceeds the limit of 16777216 bytes"), "{}", stderr(&output));
     assert!(!folder.path().join("run.tape").exists());
 }
+
+/// A memory that cannot grow because this machine has none left ends the run: the program would see that, and do something
+/// else than on another machine. A replay ends there, too.
+#[cfg(target_os = "linux")]
+#[test]
+fn memory_that_this_machine_does_not_have_ends_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let module = r#"(module (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+        (memory (export "memory") 1)
+        (func (export "_start") (if (i32.eq (memory.grow (i32.const 32000)) (i32.const -1)) (then (call $exit (i32.const 1))))))"#;
+    std::fs::write(folder.path().join("grows.wat"), module).unwrap();
+    let record = "record --tape run.tape -- ./grows.wat";
+    // Compiled before there is a limit.
+    assert_eq!(bash(folder.path(), "\"$0\" run ./grows.wat").status.code(), Some(0));
+    let output = bash(folder.path(), &format!("ulimit -d 1000000; \"$0\" {record}"));
+    assert_eq!(output.status.code(), Some(134), "{}", stderr(&output));
+    assert!(stderr(&output).contains("this machine has no memory left"), "{}", stderr(&output));
+    let replayed = bash(folder.path(), "\"$0\" replay run.tape");
+    assert_eq!(replayed.status.code(), Some(134), "{}", stderr(&replayed));
+    assert!(stderr(&replayed).contains("the run is the same"), "{}", stderr(&replayed));
+}

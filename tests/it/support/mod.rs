@@ -2,6 +2,8 @@
 
 pub mod benches;
 #[cfg(feature = "remote")]
+pub mod buildgrid;
+#[cfg(feature = "remote")]
 pub mod casd;
 #[cfg(unix)]
 pub mod console;
