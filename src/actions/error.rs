@@ -48,6 +48,9 @@ pub enum ActionError {
         /// Whether it is one of time.
         of_time: bool,
     },
+    /// A limit of this worker ended a run that did not ask for it.
+    #[error("the program was ended: {0}, a limit of the worker")]
+    LimitOfThisWorker(&'static str),
     /// The program met a limit of this worker, or one of its programs could not be compiled here: elsewhere it may have
     /// done something else.
     #[error("the program went on, but would have done something else on another worker: {0}")]
@@ -99,9 +102,10 @@ impl ActionError {
             Self::Missing { .. } | Self::NotInstalled(_) | Self::Run(_) => FAILED_PRECONDITION,
             Self::Remote(_) => UNAVAILABLE,
             Self::Limit { of_time: true, .. } => DEADLINE_EXCEEDED,
-            Self::Limit { .. } | Self::OfThisWorker(_) | Self::TrapOfThisWorker(_) => {
-                RESOURCE_EXHAUSTED
-            }
+            Self::Limit { .. }
+            | Self::OfThisWorker(_)
+            | Self::LimitOfThisWorker(_)
+            | Self::TrapOfThisWorker(_) => RESOURCE_EXHAUSTED,
             Self::Machine(_) | Self::Input { .. } | Self::Output { .. } => INTERNAL,
         }
     }

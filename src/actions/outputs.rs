@@ -32,6 +32,9 @@ pub struct Forms {
     pub directories: bool,
 }
 
+/// Directories, with the hashes of their digests.
+type Described = Vec<(String, api::Directory)>;
+
 /// The outputs of an action, on their way to the server.
 pub struct Outputs<'a> {
     vfs: &'a mut Overlay,
@@ -49,6 +52,8 @@ pub struct Outputs<'a> {
     sent: HashSet<String>,
     /// Digests of inputs that are outputs, which the server may lack.
     reused: HashMap<String, api::Digest>,
+    /// A directory of the inputs has another digest than the one that its description has here.
+    has_odd_inputs: bool,
     /// The directories that were uploaded by themselves, by their digests.
     uploaded: HashMap<String, api::Directory>,
 }
@@ -88,6 +93,7 @@ impl<'a> Outputs<'a> {
             waiting_bytes,
             sent,
             reused,
+            has_odd_inputs: false,
             uploaded,
         })
     }
@@ -263,23 +269,43 @@ impl<'a> Outputs<'a> {
         Some((self.inputs_of(real)?.0, digest))
     }
 
-    /// Adds the directories that the one with `digest`, of `inputs`, has at any depth, each once.
-    fn add_inputs(
+    /// The directories that the one with `digest`, of `inputs`, has at any depth, each once, and it itself first; `None` if one
+    /// would have another digest here: who reads a tree finds its directories by encoding them.
+    fn tree_of_inputs(
         inputs: &InputRoot,
         digest: &api::Digest,
-        seen: &mut HashSet<String>,
-        children: &mut Vec<api::Directory>,
-    ) -> Result<(), ActionError> {
-        let mut wanted = vec![digest.clone()];
+    ) -> Result<Option<Described>, ActionError> {
+        let (mut seen, mut wanted, mut tree) = (HashSet::new(), vec![digest.clone()], Vec::new());
         while let Some(digest) = wanted.pop() {
             if !seen.insert(digest.hash.clone()) {
                 continue;
             }
             let message = inputs.message(&digest)?;
+            if Blob::of(&message).digest != digest {
+                return Ok(None);
+            }
             wanted.extend(message.directories.iter().filter_map(|node| node.digest.clone()));
-            children.push(message);
+            tree.push((digest.hash, message));
         }
-        Ok(())
+        Ok(Some(tree))
+    }
+
+    /// The input directory at the absolute path `real`, if nothing in it is another than it was: its digest, and if a tree is
+    /// wanted, its directories.
+    fn reused(&mut self, real: &str) -> Result<Option<(api::Digest, Described)>, ActionError> {
+        let Some((inputs, digest)) = self.unchanged(real) else { return Ok(None) };
+        let tree = match self.forms.tree {
+            true if self.has_odd_inputs => None,
+            true => Self::tree_of_inputs(inputs, &digest)?,
+            false => Some(Vec::new()),
+        };
+        let Some(tree) = tree else {
+            // Not looked for in each directory again.
+            self.has_odd_inputs = true;
+            return Ok(None);
+        };
+        self.reused.insert(digest.hash.clone(), digest.clone());
+        Ok(Some((digest, tree)))
     }
 
     /// The directory at the absolute path `real`, as output `path`.
@@ -300,21 +326,16 @@ impl<'a> Outputs<'a> {
         let (mut unlisted, mut names) = (vec![real.to_owned()], 0);
         while let Some(at) = unlisted.pop() {
             let failed = |errno| ActionError::Output { path: at.clone(), errno };
-            if let Some((inputs, digest)) = self.unchanged(&at) {
-                self.reused.insert(digest.hash.clone(), digest.clone());
-                if self.forms.tree && at != real {
-                    Self::add_inputs(inputs, &digest, &mut seen, &mut children)?;
-                } else if self.forms.tree {
-                    root = inputs.message(&digest)?;
-                    for inner in root.directories.iter().filter_map(|node| node.digest.as_ref()) {
-                        Self::add_inputs(inputs, inner, &mut seen, &mut children)?;
-                    }
-                }
+            if let Some((digest, tree)) = self.reused(&at)? {
+                let mut tree = tree.into_iter();
                 if at == real {
+                    root = tree.next().map(|(_, message)| message).unwrap_or_default();
                     root_digest = Some(digest);
                 } else {
                     digests.insert(at, digest);
                 }
+                let added = tree.filter(|(hash, _)| seen.insert(hash.clone()));
+                children.extend(added.map(|(_, message)| message));
                 continue;
             }
             let id = self.vfs.open_dir(&at).map_err(failed)?;

@@ -124,9 +124,7 @@ impl Request {
             changes.make(&mount.path, before, after)?;
         }
         let stream = |raw: Vec<u8>, digest: Option<&api::Digest>, what| match digest {
-            Some(digest) if raw.is_empty() && digest.size_bytes > 0 => {
-                self.fetch(digest, what, STREAM_BYTES_MAX)
-            }
+            Some(digest) if raw.is_empty() => self.fetch(digest, what, STREAM_BYTES_MAX),
             _ => Ok(raw),
         };
         Ok(RemoteRun {

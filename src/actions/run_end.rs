@@ -13,7 +13,10 @@ use crate::process::ExitStatus;
 pub const END: &str = "end.json";
 
 /// Largest description, in bytes.
-pub const END_BYTES_MAX: u64 = 16 << 20;
+pub const END_BYTES_MAX: u64 = 4 << 20;
+
+/// Most limits and programs that it names.
+const NAMED_MAX: usize = 100;
 
 /// How a run ended.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -70,7 +73,8 @@ impl RunEnd {
             name: process.name.clone(),
             trap: SavedTrap::of(&process.trap),
         };
-        let trapped = status.trapped().iter().map(trapped).collect();
+        let trapped = status.trapped().iter().take(NAMED_MAX).map(trapped).collect();
+        let missing_programs = missing_programs.into_iter().take(NAMED_MAX).collect();
         Self { how, trapped, limits_hit, missing_programs }
     }
 
@@ -98,7 +102,13 @@ impl RunEnd {
     /// # Errors
     /// [`ActionError::Invalid`].
     pub fn read(bytes: &[u8]) -> Result<Self, ActionError> {
-        serde_json::from_slice(bytes).map_err(|error| ActionError::invalid(END, error.to_string()))
+        let wrong = |reason: String| ActionError::invalid(END, reason);
+        let end: Self = serde_json::from_slice(bytes).map_err(|error| wrong(error.to_string()))?;
+        let counts = [end.trapped.len(), end.limits_hit.len(), end.missing_programs.len()];
+        match counts.iter().find(|count| **count > NAMED_MAX) {
+            Some(count) => Err(wrong(format!("a list has {count} entries"))),
+            None => Ok(end),
+        }
     }
 
     /// How the first process ended.

@@ -9,7 +9,7 @@ use prost::Message;
 
 use super::ActionError;
 use super::duration::{from_proto, to_proto};
-use super::ended::{Ended, ended, run_ended};
+use super::ended::{Ended, ended, limit_of_worker, run_ended};
 use super::input_root::{Fetched, InputRoot};
 use super::outputs::{Forms, Outputs};
 use super::run_end::END;
@@ -17,7 +17,7 @@ use super::spec::{MOUNTS, PROGRAM, ProgramSpec, STDIN, Spec, ToolchainSpec, WORD
 use crate::base::ambient;
 use crate::base::errno::Errno;
 use crate::engine::{Module, Program, ProgramError};
-use crate::kernel::machine::limits::{Limit, Limits};
+use crate::kernel::machine::limits::Limits;
 use crate::kernel::machine::{ClockConfig, Machine, WORKTREE};
 use crate::kernel::process::programs::Programs;
 use crate::kernel::vfs::{Mtimes, Source, VPath};
@@ -187,14 +187,11 @@ impl Runner {
         }
         // The limits of a run that asks for them are part of it.
         let asked = self.spec.as_ref().map(|spec| &spec.limits);
-        let own_limits = asked.is_some_and(|asked| asked.within(limits) == *asked);
-        let ended = match &self.spec {
+        let ended = match asked {
             None => ended(output, &self.program())?,
-            Some(_) => run_ended(output, &machine, own_limits)?,
+            Some(asked) => run_ended(output, &machine, asked)?,
         };
-        if let Some(limit) = machine.limits_hit().first()
-            && (!own_limits || *limit == Limit::Host)
-        {
+        if let Some(limit) = limit_of_worker(&machine, asked) {
             return Err(ActionError::OfThisWorker(format!("it ran into the {limit}")));
         }
         let execution_ended_ns = ambient::wall_now_ns();

@@ -30,7 +30,7 @@ pub const MOUNTS: &str = "mounts";
 pub const WORDS: [&str; 5] = ["belljar", "run", "--spec", FILE, "--"];
 
 /// Largest description, in bytes.
-pub const BYTES_MAX: u64 = 1 << 20;
+pub const BYTES_MAX: u64 = 16 << 20;
 
 /// The machine of a run, and its program.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

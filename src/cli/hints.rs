@@ -8,12 +8,12 @@ use clap::CommandFactory;
 use super::args::Cli;
 use super::args::run::{OnMissing, RunArgs};
 use super::args::values::Sink;
-use super::exit::{Hinted, NOT_FOUND, Usage};
+use super::exit::{Hinted, Usage};
 use super::setup;
 use super::text::printable;
 use crate::base::disk;
 use crate::toolchain::{meant, similar};
-use crate::{ExitStatus, Outcome, ProgramError, ResolveError, Resolved, RunError};
+use crate::{ProgramError, ResolveError, Resolved, RunError};
 
 /// The long options of the command `path`, such as `["sandbox", "exec"]`, without their dashes.
 fn options(path: &[&str]) -> Vec<String> {
@@ -175,16 +175,8 @@ pub fn not_started(error: RunError, args: &RunArgs) -> anyhow::Error {
     Hinted { error: error.into(), hint: hint.to_owned() }.into()
 }
 
-/// Says how programs could be found that a run, which ended with `status`, looked for in vain: `missing`, as far as they are
-/// known.
-pub fn after_run(args: &RunArgs, status: &ExitStatus, missing: &[String]) {
-    let has_missed = *status.outcome() == Outcome::Exited(NOT_FOUND.into());
-    if !args.quiet && (has_missed || !status.success() && !missing.is_empty()) {
-        on_missing(args, missing);
-    }
-}
-
-fn on_missing(args: &RunArgs, names: &[String]) {
+/// Says how programs that were not found could be: `names`, as far as they are known.
+pub fn on_missing(args: &RunArgs, names: &[String]) {
     if args.on_missing == OnMissing::Native {
         return;
     }

@@ -25,6 +25,7 @@ use crate::actions::{
     self, ActionError, ProgramSpec, Progress as Stage, RemoteRun, Request, Spec, ToolchainSpec,
 };
 use crate::base::ambient;
+use crate::base::errno::Errno;
 use crate::kernel::machine::config::KERNEL_VERSION;
 use crate::remote::code::{DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED};
 use crate::remote::{Connection, RemoteError, ServerConfig};
@@ -73,12 +74,8 @@ pub fn run(
         &format!("{} at {address}", printable(&name)),
         args.quiet,
     )?;
-    OutputStream::Writer(Box::new(stdout.clone()))
-        .write(&printed)
-        .context("cannot write standard output")?;
-    OutputStream::Writer(Box::new(std::io::stderr()))
-        .write(&stderr)
-        .context("cannot write standard error")?;
+    print(OutputStream::Writer(Box::new(stdout.clone())), &printed, "standard output");
+    print(OutputStream::Writer(Box::new(std::io::stderr())), &stderr, "standard error");
     report.timings.run_ms = ms(ambient::elapsed_since(run_started));
     let elapsed = machine.elapsed();
     report.spent(&machine, elapsed);
@@ -87,11 +84,17 @@ pub fn run(
     let raised = super::report::raised_with;
     let status = end.status().map_err(|reason| {
         let hints: String = end.limits_hit.iter().copied().map(raised).collect();
-        CommandFailed { code: exit::NOT_RUNNABLE, message: format!("{reason}{hints}") }
+        let message = format!("{}{hints}", printable(&reason));
+        CommandFailed { code: exit::NOT_RUNNABLE, message }
     })?;
     report.ended(&status);
     ending::tell(&name, &status, &end.limits_hit, args.quiet, &raised);
-    hints::after_run(args, &status, &end.missing_programs);
+    if !args.quiet && !status.success() && !end.missing_programs.is_empty() {
+        note!(
+            "belljar: note: {}: a worker has the toolchains that are installed there; `belljar install` adds one, here and there",
+            hints::not_found(&end.missing_programs)
+        );
+    }
     if known && !args.quiet {
         note!("belljar: note: the server knew the result of {}", printable(&name));
     }
@@ -100,6 +103,15 @@ pub fn run(
     report.timings.changes_ms = ms(ambient::elapsed_since(changes_started));
     settled?;
     Ok(report.exit_code_of(args, &status))
+}
+
+/// Writes `bytes` to `stream`. The program has ended: whether somebody reads what it wrote changes nothing of what it did.
+fn print(mut stream: OutputStream, bytes: &[u8], name: &str) {
+    if let Err(error) = stream.write(bytes)
+        && error != Errno::Pipe
+    {
+        complain!("belljar: cannot write {name}: {error}");
+    }
 }
 
 /// What `request` does elsewhere. A signal that comes meanwhile ends it there, and then belljar.

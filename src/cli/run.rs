@@ -29,8 +29,8 @@ use crate::engine::LateProgram;
 use crate::native::{NativeChildren, NativeCommand, NativeError, ProfileError, SandboxProfile};
 use crate::results::Results;
 use crate::{
-    Command, Encoding, Engine, ExitStatus, Machine, Module, OutputStream, Overlay, Preopen,
-    Program, ProgramError, Stdio, UnknownImports,
+    Command, Encoding, Engine, ExitStatus, Machine, Module, Outcome, OutputStream, Overlay,
+    Preopen, Program, ProgramError, Stdio, UnknownImports,
 };
 
 /// Runs a program, and writes the report however that ends.
@@ -457,6 +457,9 @@ fn note_not_hermetic(
     if !args.quiet && !ran.is_empty() {
         note!("belljar: note: {ran}, {}", protection(args.profile));
     }
-    hints::after_run(args, status, missing);
+    let has_missed = *status.outcome() == Outcome::Exited(exit::NOT_FOUND.into());
+    if !args.quiet && (has_missed || !status.success() && !missing.is_empty()) {
+        hints::on_missing(args, missing);
+    }
     ran.names
 }

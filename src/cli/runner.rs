@@ -30,6 +30,9 @@ use crate::{
 /// Largest action, in bytes.
 const ACTION_BYTES_MAX: u64 = 1 << 20;
 
+/// Most bytes of output, which are in memory, unless `--max-output` is given.
+const OUTPUT_BYTES_MAX: u64 = 256 << 20;
+
 /// Largest token, in bytes.
 const TOKEN_BYTES_MAX: u64 = 64 << 10;
 
@@ -154,7 +157,10 @@ fn execute(args: &RunnerArgs) -> Result<Executed> {
     let (toolchains, absent) = toolchains(args, &runner)?;
     let not_compiled = Arc::new(OnceLock::new());
     let programs = programs(args, toolchains, not_compiled.clone())?;
-    let limits = limits(&args.limits);
+    let mut limits = limits(&args.limits);
+    if limits.output_bytes_max == u64::MAX {
+        limits.output_bytes_max = OUTPUT_BYTES_MAX;
+    }
     Ok(runner.run(&Worker { programs, limits, absent, not_compiled })?)
 }
 

@@ -31,9 +31,6 @@ const MESSAGE_CHARS_MAX: usize = 300;
 /// Bytes of contents that may take as long as a request without any.
 const BYTES_IN_TIME: u64 = 4 << 20;
 
-/// The method that says what a server can do.
-const CAPABILITIES: &str = "GetCapabilities";
-
 /// How often a request is made again, at most.
 const AGAIN_MAX: u32 = 4;
 
@@ -293,26 +290,33 @@ impl Connection {
         RemoteError::Wrong { address: self.address.clone(), operation, reason: reason.into() }
     }
 
-    fn capabilities(&self) -> Result<Option<api::ServerCapabilities>, RemoteError> {
+    /// The request for what the server can do.
+    pub(super) fn capabilities_request(
+        &self,
+    ) -> impl Future<Output = Result<api::ServerCapabilities, Status>> + Send + use<> {
         let mut client = api::capabilities_client::CapabilitiesClient::new(self.transport.clone());
         let request = api::GetCapabilitiesRequest { instance_name: self.instance.clone() };
-        let answer =
-            self.ask(CAPABILITIES, 0, async move { client.get_capabilities(request).await })?;
-        Ok(answer.map(tonic::Response::into_inner))
+        async move { Ok(client.get_capabilities(request).await?.into_inner()) }
     }
 
-    /// Fails if the server does not answer.
-    pub(super) fn expect_answer(&self) -> Result<(), RemoteError> {
-        self.capabilities().map(|_| ())
+    /// Most time for a request.
+    pub(super) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// The error that `operation` was not answered in time.
+    pub(super) fn timed_out(&self, operation: &'static str) -> RemoteError {
+        RemoteError::TimedOut { address: self.address(), operation, timeout: self.timeout }
     }
 
     /// What the server can do, which is asked once.
     pub(super) fn abilities(&self) -> Result<Abilities, RemoteError> {
-        const OPERATION: &str = CAPABILITIES;
+        const OPERATION: &str = "GetCapabilities";
         if let Some(abilities) = self.abilities.get() {
             return Ok(*abilities);
         }
-        let cache = self.capabilities()?.and_then(|answer| answer.cache_capabilities);
+        let answer = self.ask(OPERATION, 0, self.capabilities_request())?;
+        let cache = answer.and_then(|answer| answer.cache_capabilities);
         let cache = cache.ok_or_else(|| self.wrong(OPERATION, "it is no cache"))?;
         if !cache.digest_functions.contains(&SHA256) {
             return Err(self.wrong(OPERATION, "it has no digests of SHA-256"));

@@ -9,7 +9,7 @@ use bazel_remote_apis::google::longrunning::{CancelOperationRequest, Operation, 
 use prost::Message as _;
 use tonic::{Code, Status, Streaming};
 
-use super::connection::{Connection, Transport, again, is_broken, short};
+use super::connection::{Connection, Transport, is_broken, short};
 use super::{RemoteError, SHA256};
 
 /// How often a request is made again that a server could not take or answer.
@@ -41,6 +41,8 @@ pub enum Stage {
 }
 
 enum Event {
+    /// Whether the server, when it was asked, said anything in time.
+    Answered(bool),
     /// The server's name for the execution.
     Named(String),
     Stage(Stage),
@@ -63,6 +65,7 @@ impl Connection {
         mut told: impl FnMut(Stage),
     ) -> Result<api::ExecuteResponse, RemoteError> {
         let (sender, events) = mpsc::channel();
+        let asked = sender.clone();
         let request = api::ExecuteRequest {
             instance_name: self.instance(),
             action_digest: Some(action),
@@ -76,7 +79,7 @@ impl Connection {
             // It fails if the caller has stopped waiting.
             let _ = sender.send(Event::Ended(Box::new(ended)));
         })?;
-        let (mut name, mut silent) = (None, Duration::ZERO);
+        let (mut name, mut silent, mut is_asked) = (None, Duration::ZERO, false);
         loop {
             let event = events.recv_timeout(LOOK);
             if stopped() {
@@ -97,12 +100,14 @@ impl Connection {
                 Ok(Event::Stage(stage)) => told(stage),
                 Err(RecvTimeoutError::Timeout) => {
                     silent += LOOK;
-                    if silent >= SILENT_MAX {
+                    if silent >= SILENT_MAX && !is_asked {
                         // An action may take its time, and its server must still answer.
-                        again(|| self.expect_answer())?;
-                        silent = Duration::ZERO;
+                        self.ask_whether_it_is_there(asked.clone())?;
+                        is_asked = true;
                     }
                 }
+                Ok(Event::Answered(true)) => is_asked = false,
+                Ok(Event::Answered(false)) => return Err(self.timed_out(OPERATION)),
                 Ok(Event::Ended(ended)) => {
                     return match *ended {
                         Ok(response) => self.expect_executed(response),
@@ -114,6 +119,15 @@ impl Connection {
                 }
             }
         }
+    }
+
+    /// Asks the server something small. That it cannot be reached is told by the stream of operations.
+    fn ask_whether_it_is_there(&self, events: mpsc::Sender<Event>) -> Result<(), RemoteError> {
+        let (request, timeout) = (self.capabilities_request(), self.timeout());
+        self.start(OPERATION, async move {
+            let answered = tokio::time::timeout(timeout, request).await.is_ok();
+            let _ = events.send(Event::Answered(answered));
+        })
     }
 
     /// Asks the server to cancel the execution `name`, and waits a moment for its answer: without one, nothing is lost but
@@ -167,7 +181,7 @@ async fn follow(
         let failure = match operations {
             Ok(operations) => {
                 match read(operations.into_inner(), &mut name, &mut failures, events).await {
-                    Ok(response) => return Ok(response),
+                    Ok(answer) => return answer,
                     Err(failure) => failure,
                 }
             }
@@ -190,13 +204,16 @@ async fn follow(
     }
 }
 
-/// Reads `operations` to the last one.
+/// Reads `operations` to the last one, whose answer it returns.
+///
+/// # Errors
+/// The stream broke.
 async fn read(
     mut operations: Streaming<Operation>,
     name: &mut Option<String>,
     failures: &mut u32,
     events: &mpsc::Sender<Event>,
-) -> Result<api::ExecuteResponse, Status> {
+) -> Result<Result<api::ExecuteResponse, Status>, Status> {
     while let Some(operation) = operations.message().await? {
         *failures = 0;
         if !operation.name.is_empty() && name.as_ref() != Some(&operation.name) {
@@ -217,14 +234,14 @@ async fn read(
             }
         }
         if operation.done {
-            return match operation.result {
+            return Ok(match operation.result {
                 Some(operation::Result::Response(any)) => api::ExecuteResponse::decode(&*any.value)
                     .map_err(|error| Status::data_loss(error.to_string())),
                 Some(operation::Result::Error(status)) => {
                     Err(Status::new(Code::from_i32(status.code), status.message))
                 }
                 None => Err(Status::data_loss("the operation is done, and has no result")),
-            };
+            });
         }
     }
     Err(Status::unavailable("the server stopped telling of the action"))

@@ -56,7 +56,6 @@ impl Guest {
     }
 
     /// Reads the clock `id`. Readings of the host's clock are recorded, whatever needs them.
-    #[inline]
     pub(super) fn read_clock(&mut self, id: ClockId) -> u64 {
         if id == ClockId::Realtime {
             self.machine.catch_up();

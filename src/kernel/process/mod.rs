@@ -116,7 +116,7 @@ pub struct TrappedProcess {
 }
 
 /// Most trapped processes kept: a guest decides how many there are.
-const TRAPPED_MAX: usize = 100;
+pub(crate) const TRAPPED_MAX: usize = 100;
 
 /// The processes of one run.
 #[derive(Default)]

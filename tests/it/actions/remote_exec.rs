@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::Cluster;
 use crate::results::random;
 use crate::support::plans::Chance;
-use crate::support::{belljar, guest, number_from_env, stderr, stdout, tree};
+use crate::support::{bash, belljar, guest, number_from_env, stderr, stdout, tree};
 
 impl Cluster {
     fn option(&self) -> String {
@@ -148,7 +148,7 @@ fn options_of_a_run_hold_elsewhere() {
 /// However a run ends elsewhere: it is told as here, and its changes are applied only if it ended by itself.
 #[test]
 fn ends_of_all_kinds_are_told_as_here() {
-    let Some(cluster) = Cluster::start(1, &[]) else { return };
+    let Some(cluster) = Cluster::start(1, &["--timeout=1h"]) else { return };
     let remote = cluster.option();
     let exit = r#"(import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))"#;
     let modules = [
@@ -188,7 +188,13 @@ fn ends_of_all_kinds_are_told_as_here() {
         let [here_in, there_in] = folders.each_ref().map(tempfile::TempDir::path);
         let (here, expected) = run(here_in, words);
         let (there, elsewhere) = run(there_in, &[&words[..1], &[&remote], &words[1..]].concat());
-        assert_eq!(stderr(&here), stderr(&there), "{words:?}");
+        // What to do about a program that is missing is another thing there.
+        let told = |output: &Output| {
+            let text = stderr(output);
+            let lines = text.lines().filter(|line| !line.contains("there is no program"));
+            lines.map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(told(&here), told(&there), "{words:?}");
         assert_eq!(stdout(&here), stdout(&there), "{words:?}");
         assert_eq!(here.status, there.status, "{words:?}");
         assert_eq!(expected, elsewhere, "{words:?}");
@@ -200,6 +206,32 @@ fn ends_of_all_kinds_are_told_as_here() {
     assert_eq!(output.status.code(), Some(124));
     assert!(stderr(&output).contains("sh was ended: timeout (raise it with --timeout)"));
     assert_eq!(report["limits_hit"], serde_json::json!(["timeout"]));
+}
+
+#[test]
+fn timeout_of_the_worker_is_told_as_one_of_the_worker() {
+    let Some(cluster) = Cluster::start(1, &["--timeout=1s"]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let args =
+        ["sh", &cluster.option(), "--timeout=1h", "--stdin=null", "-c", "while :; do :; done"];
+    let output = belljar(folder.path()).args(args).output().unwrap();
+    assert_eq!(output.status.code(), Some(134));
+    let said = "the program was ended: timeout, a limit of the worker";
+    assert!(stderr(&output).contains(said), "{}", stderr(&output));
+}
+
+/// The program has ended already: that nobody reads its output changes nothing of what it did.
+#[test]
+fn output_that_nobody_reads_is_no_reason_to_lose_the_changes() {
+    let Some(cluster) = Cluster::start(1, &[]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let script = format!(
+        "\"$0\" sh {} --apply --stdin=null -c 'seq 200000; echo >f' | head -n 1; exit ${{PIPESTATUS[0]}}",
+        cluster.option()
+    );
+    let output = bash(folder.path(), &script);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(folder.path().join("f").exists(), "{}", stderr(&output));
 }
 
 /// A directory that is mounted within the worktree is no part of it.

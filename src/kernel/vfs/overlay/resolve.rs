@@ -2,10 +2,12 @@
 
 use std::borrow::Cow;
 
+use memchr::memchr;
+
 use super::Overlay;
 use super::node::{Body, NodeId};
 use crate::base::errno::Errno;
-use crate::kernel::vfs::path::{NAME_MAX, SYMLOOP_MAX};
+use crate::kernel::vfs::path::{SYMLOOP_MAX, check_name};
 
 /// Where a lookup starts, and the directory that it must not leave.
 ///
@@ -125,9 +127,7 @@ impl Overlay {
         // A directory of the root entered through the worktree, which is then its parent.
         let mut entered: Option<NodeId> = None;
         loop {
-            let component = next_component(&mut rest);
-            let is_named = component.check();
-            let Component { name, is_last, wants_dir, .. } = component;
+            let (name, is_last, wants_dir) = next_component(&mut rest);
             let finish = |dir, name, node| match node {
                 _ if !outside => Ok(Resolved { dir, name, node, wants_dir }),
                 // Its name is outside: within `base.root` it is `.`.
@@ -149,7 +149,7 @@ impl Overlay {
                 }
                 continue;
             }
-            is_named?;
+            check_name(&name)?;
             if creates && wants_dir {
                 return Err(seen(Errno::Isdir));
             }
@@ -255,40 +255,16 @@ pub(super) fn without_slashes(path: &str) -> &str {
     }
 }
 
-/// A component of a path.
-struct Component<'a> {
-    name: Cow<'a, str>,
-    has_nul: bool,
-    is_last: bool,
-    /// It is the last, and a slash comes after it.
-    wants_dir: bool,
-}
-
-impl Component<'_> {
-    /// As [`crate::kernel::vfs::path::check_name`], which would look for a NUL by itself.
-    #[inline]
-    fn check(&self) -> Result<(), Errno> {
-        if self.name.len() > NAME_MAX {
-            return Err(Errno::Nametoolong);
-        }
-        if self.has_nul { Err(Errno::Inval) } else { Ok(()) }
-    }
-}
-
-/// Removes the next component from `rest`.
-fn next_component<'a>(rest: &mut Rest<'a>) -> Component<'a> {
+/// Removes the next component from `rest`: its name, whether it is the last, and whether the last has a slash
+/// after it.
+fn next_component<'a>(rest: &mut Rest<'a>) -> (Cow<'a, str>, bool, bool) {
     let len = rest.text.len();
     let bytes = rest.text.as_bytes();
     let mut start = rest.at;
     while start < len && bytes[start] == b'/' {
         start += 1;
     }
-    // Byte by byte: a search in vectors costs more than the few bytes of most names.
-    let (mut end, mut has_nul) = (start, false);
-    while end < len && bytes[end] != b'/' {
-        has_nul |= bytes[end] == 0;
-        end += 1;
-    }
+    let end = memchr(b'/', &bytes[start..]).map_or(len, |at| start + at);
     let mut next = end;
     while next < len && bytes[next] == b'/' {
         next += 1;
@@ -299,7 +275,7 @@ fn next_component<'a>(rest: &mut Rest<'a>) -> Component<'a> {
         Cow::Borrowed(text) => Cow::Borrowed(&text[start..end]),
         Cow::Owned(text) => Cow::Owned(text[start..end].to_owned()),
     };
-    Component { name, has_nul, is_last, wants_dir: is_last && next > end }
+    (name, is_last, is_last && next > end)
 }
 
 #[cfg(test)]
