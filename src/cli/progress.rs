@@ -27,6 +27,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 pub struct Progress {
     bar: Option<ProgressBar>,
     /// What the lines of a log say.
+    #[cfg(feature = "remote")]
     message: Arc<Mutex<String>>,
     /// Whether the bar shows parts.
     has_parts: Once,
@@ -44,26 +45,33 @@ struct Parts {
 impl Progress {
     /// Shows `message`, unless `quiet`.
     pub fn start(message: String, quiet: bool) -> Self {
-        let (has_parts, parts) = (Once::new(), Arc::new(Parts::default()));
+        let parts = Arc::<Parts>::default();
         let said = Arc::new(Mutex::new(message.clone()));
+        let with = |bar, lines| Self {
+            bar,
+            #[cfg(feature = "remote")]
+            message: said.clone(),
+            has_parts: Once::new(),
+            parts: parts.clone(),
+            _lines: lines,
+        };
         if quiet {
-            return Self { bar: None, message: said, has_parts, parts, _lines: None };
+            return with(None, None);
         }
         if !stderr_is_terminal() {
-            let (counts, started) = (Arc::clone(&parts), ambient::instant_now());
-            let says = Arc::clone(&said);
+            let (counts, says, started) = (parts.clone(), said.clone(), ambient::instant_now());
             let line = move || {
+                // A text is complete at any time.
                 let message = says.lock().unwrap_or_else(PoisonError::into_inner);
                 format!("belljar: {message}…{}\n", counts.text(started))
             };
-            let lines = LateLines::start(line, PATIENCE, LINE_EVERY, io::stderr());
-            return Self { bar: None, message: said, has_parts, parts, _lines: Some(lines) };
+            return with(None, Some(LateLines::start(line, PATIENCE, LINE_EVERY, io::stderr())));
         }
         let bar = ProgressBar::new_spinner()
             .with_style(style("{spinner} {msg} {elapsed}"))
             .with_message(message);
         bar.enable_steady_tick(Duration::from_millis(100));
-        Self { bar: Some(bar), message: said, has_parts, parts, _lines: None }
+        with(Some(bar), None)
     }
 
     /// Shows `message` from now on.
@@ -72,7 +80,6 @@ impl Progress {
         if let Some(bar) = &self.bar {
             bar.set_message(message.clone());
         }
-        // A text is complete at any time.
         *self.message.lock().unwrap_or_else(PoisonError::into_inner) = message;
     }
 
