@@ -1,7 +1,7 @@
 //! Helpers of several tests.
 
 pub mod benches;
-#[cfg(feature = "remote")]
+#[cfg(all(feature = "remote", target_os = "linux"))]
 pub mod buildgrid;
 #[cfg(feature = "remote")]
 pub mod casd;

@@ -1,5 +1,6 @@
 //! Results that are shared over a server of the Remote Execution API: `--remote-cache`.
 
+#[cfg(target_os = "linux")]
 mod buildgrid;
 mod casd;
 mod server;
