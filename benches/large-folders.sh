@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# What folders of 1,000, 30,000 and 100,000 files cost: runs that look at ten of them, and runs that look at all. Milliseconds,
-# medians of whole processes, those of a row in turn; `native` is the same command of this system, where there is one.
+# The time of runs in folders of 1,000, 30,000 and 100,000 files: of runs that read ten of them, and of runs that read all.
+# Milliseconds, medians of whole processes, those of a row in turn; `native` is the same command of this system, where there is
+# one.
 #
 #   large-folders.sh    needs cc and python3. BELLJAR names a binary to use instead of the one that .ci/build-release
 #                       builds; ROUNDS the number of rounds (7); COUNTS the numbers of files ("1000 30000 100000")

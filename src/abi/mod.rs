@@ -159,8 +159,8 @@ impl Process {
         self.guest.fd_write(fd, &buffers).map(|_| ())
     }
 
-    /// What the program may have, this machine has no memory for: the program would see that, and do something else than on
-    /// another one. So it is ended.
+    /// Ends the program if its memory cannot grow because this machine has none left: a program that saw that could do
+    /// something else than on another machine.
     ///
     /// # Errors
     /// [`Stop`], if the reason is that.

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use bazel_remote_apis::build::bazel::remote::execution::v2 as api;
 
 use super::ActionError;
+use super::error::fetch;
 use super::input_root::{DIRECTORY_BYTES_MAX, Directory, Node};
 use crate::base::errno::Errno;
 use crate::kernel::vfs::{FileType, Follow, Overlay};
-use crate::remote::{Connection, again, is_digest};
+use crate::remote::{Connection, is_digest};
 
 /// Most files, directories and links that a result may bring along. Few directories that contain each other can have more
 /// than any machine could hold.
@@ -43,11 +44,7 @@ impl<'a> Trees<'a> {
             let reason = format!("a directory has {} bytes", digest.size_bytes);
             return Err(ActionError::invalid("the result", reason));
         }
-        let bytes = again(|| self.server.read(digest))?.ok_or_else(|| ActionError::Missing {
-            what: "a directory of the result".to_owned(),
-            hash: digest.hash.clone(),
-            len: digest.size_bytes,
-        })?;
+        let bytes = fetch(self.server, digest, || "a directory of the result".to_owned())?;
         let directory = Directory::from_bytes(&bytes)
             .map_err(|reason| ActionError::invalid("the result", reason))?;
         let directory = Arc::new(directory);
@@ -144,12 +141,7 @@ impl Changes<'_, '_> {
         if matches!(old, Some(Node::File { digest: before, .. }) if before == digest) {
             return Ok(None);
         }
-        let bytes = again(|| self.trees.server.read(digest))?;
-        bytes.map(Some).ok_or_else(|| ActionError::Missing {
-            what: format!("the output {path:?}"),
-            hash: digest.hash.clone(),
-            len: digest.size_bytes,
-        })
+        fetch(self.trees.server, digest, || format!("the output {path:?}")).map(Some)
     }
 
     fn write(

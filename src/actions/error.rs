@@ -1,5 +1,6 @@
 //! Why an action has no result.
 
+use bazel_remote_apis::build::bazel::remote::execution::v2::Digest;
 use bazel_remote_apis::google::protobuf::Any;
 use bazel_remote_apis::google::rpc::Status;
 use prost::Message as _;
@@ -7,11 +8,11 @@ use prost::encoding::{bytes, string};
 
 use crate::base::errno::Errno;
 use crate::engine::RunError;
-use crate::remote::RemoteError;
 use crate::remote::code::{
     DATA_LOSS, DEADLINE_EXCEEDED, FAILED_PRECONDITION, INTERNAL, INVALID_ARGUMENT,
     RESOURCE_EXHAUSTED, UNAVAILABLE,
 };
+use crate::remote::{Connection, RemoteError, again};
 
 /// An action has no result: it would depend on the server or on this machine, or on nothing, as the action is none.
 #[derive(thiserror::Error)]
@@ -93,6 +94,10 @@ impl ActionError {
         Self::Invalid { what: what.into(), reason: reason.into() }
     }
 
+    pub(super) fn missing(what: impl Into<String>, digest: &Digest) -> Self {
+        Self::Missing { what: what.into(), hash: digest.hash.clone(), len: digest.size_bytes }
+    }
+
     fn code(&self) -> i32 {
         match self {
             // What the server said of a request holds for the action.
@@ -137,4 +142,16 @@ fn missing_contents(hash: &str, len: i64) -> Any {
         type_url: "type.googleapis.com/google.rpc.PreconditionFailure".to_owned(),
         value: failure,
     }
+}
+
+/// The contents with `digest`, which are `what`.
+///
+/// # Errors
+/// [`ActionError`]: the server does not have them, or fails.
+pub(super) fn fetch(
+    server: &Connection,
+    digest: &Digest,
+    what: impl FnOnce() -> String,
+) -> Result<Vec<u8>, ActionError> {
+    again(|| server.read(digest))?.ok_or_else(|| ActionError::missing(what(), digest))
 }

@@ -12,10 +12,11 @@ use prost::Message as _;
 use prost::encoding::{DecodeContext, decode_key, skip_field};
 
 use super::ActionError;
+use super::error::fetch;
 use crate::base::errno::Errno;
 use crate::kernel::machine::{Interrupter, Machine};
 use crate::kernel::vfs::{Blob, DirEntry, FileType, HostFile, Layer, Stat, VPath, check_name};
-use crate::remote::{CONTENT_BYTES_MAX, Connection, again, is_digest, len_of};
+use crate::remote::{CONTENT_BYTES_MAX, Connection, is_digest, len_of};
 
 /// Largest description of one directory, in bytes. In memory, one that is made up can take up to 24 times as much.
 pub const DIRECTORY_BYTES_MAX: u64 = 32 << 20;
@@ -340,14 +341,7 @@ impl InputRoot {
                 format!("{} has more bytes than a worker takes: {}", what(), digest.size_bytes);
             return Err(self.failed(ActionError::Machine(why)));
         }
-        match again(|| self.shared.server.read(digest)) {
-            Ok(Some(bytes)) => Ok(bytes),
-            Ok(None) => {
-                let (hash, len) = (digest.hash.clone(), digest.size_bytes);
-                Err(self.failed(ActionError::Missing { what: what(), hash, len }))
-            }
-            Err(error) => Err(self.failed(error.into())),
-        }
+        fetch(&self.shared.server, digest, what).map_err(|error| self.failed(error))
     }
 
     /// The content of the file `path`, which has `digest`.

@@ -207,11 +207,7 @@ impl<'a> Outputs<'a> {
         // Of no bytes, servers need not know.
         match lost.into_iter().find(|digest| digest.size_bytes != 0) {
             None => Ok(self.uploaded),
-            Some(api::Digest { hash, size_bytes: len }) => Err(ActionError::Missing {
-                what: "an input that is an output".to_owned(),
-                hash,
-                len,
-            }),
+            Some(digest) => Err(ActionError::missing("an input that is an output", &digest)),
         }
     }
 

@@ -8,13 +8,14 @@ use prost::Message as _;
 use super::ActionError;
 use super::changes::{Changes, Trees};
 use super::duration::{from_proto, to_proto};
+use super::error::fetch;
 use super::outputs::{Forms, Outputs};
 use super::run_end::{END, END_BYTES_MAX, RunEnd};
 use super::spec::{FILE, MOUNTS, PROGRAM, STDIN, Spec, WORDS};
 use crate::kernel::machine::Machine;
 use crate::kernel::machine::limits::Limit;
 use crate::remote::code::DEADLINE_EXCEEDED;
-use crate::remote::{Connection, RemoteError, Stage, again, is_digest};
+use crate::remote::{Connection, RemoteError, Stage, is_digest};
 
 /// Most bytes of an output stream of a run.
 const STREAM_BYTES_MAX: u64 = 1 << 30;
@@ -140,11 +141,7 @@ impl Request {
             let reason = format!("{what} has {} bytes", digest.size_bytes);
             return Err(ActionError::invalid("the result", reason));
         }
-        again(|| self.server.read(digest))?.ok_or_else(|| ActionError::Missing {
-            what: what.to_owned(),
-            hash: digest.hash.clone(),
-            len: digest.size_bytes,
-        })
+        fetch(&self.server, digest, || what.to_owned())
     }
 
     /// Uploads the action and what it needs; returns its digest, those of the mounts, and their directories.

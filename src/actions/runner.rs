@@ -10,6 +10,7 @@ use prost::Message;
 use super::ActionError;
 use super::duration::{from_proto, to_proto};
 use super::ended::{Ended, ended, limit_of_worker, run_ended};
+use super::error::fetch;
 use super::input_root::{Fetched, InputRoot};
 use super::outputs::{Forms, Outputs};
 use super::run_end::END;
@@ -22,7 +23,7 @@ use crate::kernel::machine::{ClockConfig, Machine, WORKTREE};
 use crate::kernel::process::programs::Programs;
 use crate::kernel::vfs::{Mtimes, Source, VPath};
 use crate::process::Command;
-use crate::remote::{CONTENT_BYTES_MAX, Connection, again, is_digest};
+use crate::remote::{CONTENT_BYTES_MAX, Connection, is_digest};
 use crate::toolchain::ToolchainPrograms;
 
 /// Largest command, in bytes.
@@ -96,11 +97,7 @@ impl Runner {
         let action = api::Action::decode(action)
             .map_err(|error| ActionError::invalid("the action", error.to_string()))?;
         let digest = digest_in(action.command_digest.as_ref(), "command", COMMAND_BYTES_MAX)?;
-        let bytes = again(|| server.read(&digest))?.ok_or_else(|| ActionError::Missing {
-            what: "the command".to_owned(),
-            hash: digest.hash.clone(),
-            len: digest.size_bytes,
-        })?;
+        let bytes = fetch(&server, &digest, || "the command".to_owned())?;
         let command = api::Command::decode(&*bytes)
             .map_err(|error| ActionError::invalid("the command", error.to_string()))?;
         let root = digest_in(action.input_root_digest.as_ref(), "input root", ROOT_BYTES_MAX)?;
@@ -165,7 +162,7 @@ impl Runner {
         self.inputs.end_on_failure(&mut machine);
         let from = self.directory(&mut machine)?;
         let paths = self.output_paths()?;
-        // How a run ended is no file of its mounts.
+        // That output is made after the run, and is in no mount.
         let is_of_mounts = |path: &&String| self.spec.is_none() || *path != END;
         let paths: Vec<_> = paths.iter().filter(is_of_mounts).collect();
         let full = |path: &&String| self.full(&from, path);
@@ -296,8 +293,7 @@ impl Runner {
             let reason = format!("its timeout of {asked:?} is longer than {most:?}, the worker's");
             return Err(ActionError::invalid("the action", reason));
         }
-        let both = asked.zip(limits.timeout).map(|(asked, most)| asked.min(most));
-        limits.timeout = both.or(asked).or(limits.timeout);
+        limits = Limits { timeout: asked.or(limits.timeout), ..limits }.within(&limits);
         let machine = builder.limits(limits).build();
         Ok((machine.map_err(|error| ActionError::Machine(error.to_string()))?, inputs))
     }

@@ -105,7 +105,8 @@ pub fn run(
     Ok(report.exit_code_of(args, &status))
 }
 
-/// Writes `bytes` to `stream`. The program has ended: whether somebody reads what it wrote changes nothing of what it did.
+/// Writes `bytes`, the output of a program that has ended, to `stream`. A failure is told and ends nothing: the changes of the
+/// program are still to be made.
 fn print(mut stream: OutputStream, bytes: &[u8], name: &str) {
     if let Err(error) = stream.write(bytes)
         && error != Errno::Pipe

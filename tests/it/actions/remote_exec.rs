@@ -220,7 +220,7 @@ fn timeout_of_the_worker_is_told_as_one_of_the_worker() {
     assert!(stderr(&output).contains(said), "{}", stderr(&output));
 }
 
-/// The program has ended already: that nobody reads its output changes nothing of what it did.
+/// The reader of the output goes away; the program has ended already, and its changes are applied.
 #[test]
 fn output_that_nobody_reads_is_no_reason_to_lose_the_changes() {
     let Some(cluster) = Cluster::start(1, &[]) else { return };
@@ -234,7 +234,7 @@ fn output_that_nobody_reads_is_no_reason_to_lose_the_changes() {
     assert!(folder.path().join("f").exists(), "{}", stderr(&output));
 }
 
-/// A directory that is mounted within the worktree is no part of it.
+/// The entries of a directory that is mounted within the worktree are changed through that mount alone.
 #[test]
 fn mounts_within_the_worktree_change_once() {
     let Some(cluster) = Cluster::start(1, &[]) else { return };
