@@ -6,7 +6,7 @@
 //! on one thread, which takes less, and then refused.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use super::loaded::LoadedPrograms;
 use super::progress::Progress;
 use super::text::printable;
 use crate::base::ambient;
-use crate::engine::{CacheUse, CodeCache, CompileProgress, Tier, TierChoice};
+use crate::engine::{CacheError, CacheUse, CodeCache, CompileProgress, Tier, TierChoice};
 use crate::{Engine, EngineConfig, Module, Program, ProgramError, UnknownImports};
 
 /// Modules that are smaller, and take no more memory, are compiled in this process.
@@ -134,10 +134,7 @@ impl Compiler {
         let shown = Progress::start(message, self.quiet);
         let is_small =
             module.size() < SMALL_BYTES && module.compile_bytes_max()? <= SMALL_COMPILE_BYTES;
-        if let Some(cache_dir) = self.cache_dir.as_ref().filter(|_| !is_small)
-            && self.compile_aside(cache_dir, module, &shown)?
-            && let Some(program) = Program::from_cache(engine, module, unknown)?
-        {
+        if !is_small && let Some(program) = self.compiled_aside(engine, module, unknown, &shown)? {
             drop(shown);
             self.loaded(&program, module);
             return Ok(program);
@@ -158,11 +155,50 @@ impl Compiler {
             }
             error => error,
         })?;
-        if let CacheUse::Failed(error) = used
-            && !self.quiet
-        {
+        if let CacheUse::Failed(error) = used {
+            self.warn_of_cache(error);
+        }
+        Ok(program)
+    }
+
+    fn warn_of_cache(&self, error: CacheError) {
+        if !self.quiet {
             let error = anyhow::Error::from(error);
             note!("belljar: warning: cannot cache the compiled code: {error:#}");
+        }
+    }
+
+    /// The program of `module`, compiled in a process of its own; `None` if that is not possible. Where the cache
+    /// cannot be written, or there is none, the code goes through a temporary one.
+    ///
+    /// # Errors
+    /// As [`Program::compile`]; [`ProgramError::Compile`] at a limit.
+    fn compiled_aside(
+        &self,
+        engine: &Engine,
+        module: &Module,
+        unknown: UnknownImports,
+        shown: &Progress,
+    ) -> Result<Option<Program>, ProgramError> {
+        let writable = self
+            .cache_dir
+            .as_ref()
+            .map(|cache_dir| CodeCache::new(cache_dir).expect_writable().map(|()| cache_dir));
+        if let Some(Ok(cache_dir)) = writable {
+            return match self.compile_aside(cache_dir, module, shown)? {
+                true => Program::from_cache(engine, module, unknown),
+                false => Ok(None),
+            };
+        }
+        // For this user alone: what is in it is run.
+        let Ok(scratch) = tempfile::tempdir() else { return Ok(None) };
+        if !self.compile_aside(scratch.path(), module, shown)? {
+            return Ok(None);
+        }
+        let cache = CodeCache::new(scratch.path());
+        let program = Program::from_other_cache(&cache, engine, module, unknown)?;
+        if let (Some(Err(error)), Some(_)) = (writable, &program) {
+            self.warn_of_cache(error);
         }
         Ok(program)
     }
@@ -203,7 +239,7 @@ impl Compiler {
     /// As [`Program::compile`]; [`ProgramError::Compile`] at a limit.
     fn compile_aside(
         &self,
-        cache_dir: &PathBuf,
+        cache_dir: &Path,
         module: &Module,
         shown: &Progress,
     ) -> Result<bool, ProgramError> {
@@ -238,7 +274,7 @@ impl Compiler {
         )))
     }
 
-    fn start(&self, cache_dir: &PathBuf, name: &str, threads: Option<&str>) -> Result<Child> {
+    fn start(&self, cache_dir: &Path, name: &str, threads: Option<&str>) -> Result<Child> {
         #[allow(
             clippy::disallowed_methods,
             reason = "this is belljar itself, and no program of the host's"

@@ -137,6 +137,21 @@ impl CodeCache {
         Ok(None)
     }
 
+    /// Whether code can be stored: compiling takes long, and would be for nothing.
+    ///
+    /// # Errors
+    /// [`CacheError`].
+    pub fn expect_writable(&self) -> Result<(), CacheError> {
+        for folder in ["keys", "code"] {
+            disk::create_private_dir_all(&self.root.join(folder))?;
+        }
+        self.check_private()?;
+        let code = self.root.join("code");
+        let file = tempfile::tempfile_in(&code);
+        file.map_err(DiskError::new("create a temporary file in", &code))?;
+        Ok(())
+    }
+
     /// Stores `code` for `key`.
     ///
     /// # Errors

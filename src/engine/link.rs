@@ -51,7 +51,18 @@ pub(super) fn find(
     encoding: Encoding,
     generator: Generator,
 ) -> Option<Loaded<'_>> {
-    let (cache, config) = (engine.cache()?, engine.config());
+    find_in(engine.cache()?, engine, module, encoding, generator)
+}
+
+/// As [`find`], in `cache`.
+pub(super) fn find_in<'e>(
+    cache: &CodeCache,
+    engine: &'e Engine,
+    module: Digest,
+    encoding: Encoding,
+    generator: Generator,
+) -> Option<Loaded<'e>> {
+    let config = engine.config();
     let first = engine.0.backends.first(config, generator, encoding).ok()?;
     // A cache that cannot be read is reported when code is to be stored.
     let code = cache.find(first.key(config, module)).ok()??;

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::code_cache::{self, Code as LoadedCode};
+use super::code_cache::{self, Code as LoadedCode, CodeCache};
 use super::compile::{self, CacheUse};
 use super::generator::Generator;
-use super::link::{Linked, Loaded, UnknownImports, find, link, load};
+use super::link::{Linked, Loaded, UnknownImports, find, find_in, link, load};
 use super::module::Encoding;
 use super::tier::{Tier, TierChoice};
 use super::{CompileProgress, Engine, Module, ProgramError, optimizer, player};
@@ -89,12 +89,29 @@ impl Program {
         module: &Module,
         unknown: UnknownImports,
     ) -> Result<Option<Self>, ProgramError> {
+        match engine.cache() {
+            Some(cache) => Self::from_other_cache(cache, engine, module, unknown),
+            None => Ok(None),
+        }
+    }
+
+    /// As [`Program::from_cache`], from a cache that is not that of `engine`.
+    ///
+    /// # Errors
+    /// [`ProgramError::Import`].
+    pub fn from_other_cache(
+        cache: &CodeCache,
+        engine: &Engine,
+        module: &Module,
+        unknown: UnknownImports,
+    ) -> Result<Option<Self>, ProgramError> {
         for tier in [Tier::Optimized, Tier::Quick] {
             if !engine.config().tier.takes(tier) {
                 continue;
             }
             for generator in Generator::of(tier, engine.config(), module.encoding()) {
-                if let Some(code) = find(engine, module.digest(), module.encoding(), *generator) {
+                let (digest, encoding) = (module.digest(), module.encoding());
+                if let Some(code) = find_in(cache, engine, digest, encoding, *generator) {
                     return Self::new_linked(engine, module, &code, unknown).map(Some);
                 }
             }

@@ -316,11 +316,11 @@ pub(super) fn show_on_disk(
         return Ok(());
     };
     let now_ns = machine.now_ns();
-    let is_stale = |change: &&TapedChange| {
+    let mut is_stale = |change: &&TapedChange| {
         change.after != Some(TapedState::Other)
-            && machine.vfs().has_seen(mount, &super::made_files::vpath(&change.path))
+            && machine.vfs_mut().has_seen(mount, &super::made_files::vpath(&change.path))
     };
-    let stale: Vec<&TapedChange> = changes.iter().filter(is_stale).collect();
+    let stale: Vec<&TapedChange> = changes.iter().filter(&mut is_stale).collect();
     Making { vfs: machine.vfs_mut(), at, now_ns }.make(&stale, content_of)?;
     for change in stale.iter().filter(|change| change.after.is_some()) {
         machine.vfs_mut().note_written_below(mount, &super::made_files::vpath(&change.path));

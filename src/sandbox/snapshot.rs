@@ -20,7 +20,7 @@ use crate::net::EgressPolicy;
 use crate::store::{Cas, StoreError, read_slice};
 
 /// A reader accepts every minor version of its own major version.
-const VERSION: [u32; 2] = [1, 5];
+const VERSION: [u32; 2] = [1, 6];
 
 /// Size limit of a snapshot without its contents.
 const SNAPSHOT_BYTES_MAX: u64 = 1 << 30;
@@ -261,8 +261,7 @@ impl SnapshotStore {
 
     pub(super) fn summary(&self, id: Digest) -> Result<Summary, SnapshotError> {
         let (spec, machine) = self.read(id)?.into_parts();
-        let mut parts = machine.contents();
-        parts.push(id);
+        let parts = self.parts(id, &machine)?;
         let now_ns = match spec.clock {
             ClockConfig::Paused { start_ns } => Some(machine.now_ns(start_ns)),
             ClockConfig::Host => None,
@@ -275,7 +274,14 @@ impl SnapshotStore {
     /// # Errors
     /// As [`SnapshotStore::resume`].
     pub fn parts_of(&self, id: Digest) -> Result<Vec<Digest>, SnapshotError> {
-        let mut parts = self.read(id)?.machine.contents();
+        let machine = self.read(id)?.machine;
+        self.parts(id, &machine)
+    }
+
+    fn parts(&self, id: Digest, machine: &SavedMachine) -> Result<Vec<Digest>, SnapshotError> {
+        let parts = machine.contents(&self.cas);
+        let mut parts =
+            parts.map_err(|source| SnapshotError::Store { id: id.to_string(), source })?;
         parts.push(id);
         Ok(parts)
     }

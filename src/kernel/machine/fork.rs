@@ -45,9 +45,12 @@ pub struct SavedMachine {
 }
 
 impl SavedMachine {
-    /// The digests of its contents in the store.
-    pub fn contents(&self) -> Vec<Digest> {
-        self.files.contents()
+    /// The digests of its parts in the store `cas`.
+    ///
+    /// # Errors
+    /// As [`Cas::get`].
+    pub fn contents(&self, cas: &Cas) -> Result<Vec<Digest>, StoreError> {
+        self.files.contents(cas)
     }
 
     /// The time that a paused clock, started at `start_ns`, shows the next run, in nanoseconds since the

@@ -124,6 +124,31 @@ fn compilation_has_its_own_timeout() {
     assert!(stderr(&output).contains("it takes longer than 200 ms"), "{}", stderr(&output));
 }
 
+/// Regression: with a cache that cannot be written, a module was compiled twice, the second time without limits.
+#[test]
+fn limits_of_compilation_hold_without_a_cache() {
+    let folder = scratch();
+    let dir = folder.path();
+    std::fs::write(dir.join("hard.wasm"), hard_module(1000, 10_000)).unwrap();
+    std::fs::write(dir.join("file"), "no directory").unwrap();
+    let with_cache = |cache: &str, args: &[&str]| {
+        belljar(dir).env("BELLJAR_CACHE_DIR", cache).args(args).output().unwrap()
+    };
+    for (cache, option) in [("file/cache", "--quiet"), ("cache", "--no-cache")] {
+        let output =
+            with_cache(cache, &["run", option, "--compile-timeout", "200ms", "./hard.wasm"]);
+        assert_eq!(output.status.code(), Some(126), "{option}: {}", stderr(&output));
+        let why =
+            "cannot be compiled: it takes longer than 200 ms (raise it with --compile-timeout)";
+        assert!(stderr(&output).contains(why), "{option}: {}", stderr(&output));
+    }
+    std::fs::write(dir.join("easy.wasm"), hard_module(100, 2000)).unwrap();
+    let output = with_cache("file/cache", &["run", "--tier=quick", "./easy.wasm"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let said = stderr(&output);
+    assert_eq!(said.matches("cannot cache the compiled code").count(), 1, "{said}");
+}
+
 /// Regression: compiling a module of 165 KB took 1.4 GB of memory under any limits.
 #[cfg(target_os = "linux")]
 #[test]

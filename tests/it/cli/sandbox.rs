@@ -100,7 +100,7 @@ fn every_sandbox_command_has_json_output() {
     let kinds: Vec<_> = listed.as_array().unwrap().iter().map(|entry| &entry["kind"]).collect();
     assert_eq!(kinds, ["session", "session", "session", "snapshot"]);
     assert_eq!(json(at, &["rm", "two", "--json"])["removed"][0], "two");
-    assert_eq!(json(at, &["gc", "--json"])["contents"], 3);
+    assert_eq!(json(at, &["gc", "--json"])["contents"], 4);
 }
 
 #[test]

@@ -106,6 +106,10 @@ fn of_every_kind(host: &std::path::Path) -> Sandbox {
     std::fs::write(host.join("gone"), "gone\n").unwrap();
     std::fs::create_dir(host.join("dir")).unwrap();
     std::fs::write(host.join("dir/inner"), "inner\n").unwrap();
+    std::fs::create_dir_all(host.join("unchanged/deep")).unwrap();
+    std::fs::write(host.join("unchanged/deep/inner"), "inner 2\n").unwrap();
+    #[cfg(unix)]
+    std::os::unix::fs::symlink("inner", host.join("unchanged/deep/inner link")).unwrap();
     let mounts = vec![SandboxMount {
         target: "/work".into(),
         source: MountSource::Host(host.into()),
@@ -115,7 +119,8 @@ fn of_every_kind(host: &std::path::Path) -> Sandbox {
     sh(
         &mut origin,
         "cd /work; cat below > /dev/null; rm gone; mv dir moved; echo more >> below; ln below linked; \
-         ln -s below link; mkdir -p new/deep; seq 500 > long; sleep 7; ls moved; cat nothing || :",
+         ln -s below link; mkdir -p new/deep; seq 500 > long; sleep 7; ls moved; cat nothing || :; \
+         cat unchanged/deep/*; ls unchanged/nothing || :",
     );
     origin
 }
@@ -201,6 +206,24 @@ fn use_all(sandbox: &mut Sandbox) {
     let _ = sandbox.fork().map(|mut fork| fork.exec(&ExecRequest::new("ls", ["/"])).is_ok());
 }
 
+/// Changes one of the parts that a snapshot names, so that it names the changed one.
+fn mutate_part(
+    store: &SnapshotStore,
+    parts: &[Digest],
+    snapshot: &Value,
+    chance: &mut Chance,
+) -> Value {
+    let part = parts[chance.below(parts.len())];
+    let mut bad: Value = serde_json::from_slice(&store.cas().get(part, 1 << 30).unwrap()).unwrap();
+    for _ in 0..=chance.below(3) {
+        mutate(&mut bad, chance);
+    }
+    let bytes = serde_json::to_vec(&bad).unwrap();
+    keep(store, Digest::of(&bytes), &bytes);
+    let named = snapshot.to_string().replace(&part.to_string(), &Digest::of(&bytes).to_string());
+    serde_json::from_str(&named).unwrap()
+}
+
 #[test]
 fn snapshots_that_were_tampered_with_are_refused_or_work() {
     let cases = number_from_env("BELLJAR_TEST_SNAPSHOT_CASES", 400);
@@ -210,12 +233,22 @@ fn snapshots_that_were_tampered_with_are_refused_or_work() {
     let id = store.save(&mut of_every_kind(host.path())).unwrap();
     let text = store.cas().get(id, 1 << 30).unwrap();
     let good: Value = serde_json::from_slice(&text).unwrap();
+    let mut parts = store.parts_of(id).unwrap();
+    parts.retain(|part| {
+        let bytes = store.cas().get(*part, 1 << 30).unwrap();
+        *part != id && serde_json::from_slice::<Value>(&bytes).is_ok_and(|it| !it.is_number())
+    });
+    assert!(parts.len() >= 2, "pins, and a directory in which nothing changed");
     let (mut refused, mut resumed) = (0, 0);
     for case in seed..seed + cases {
         let mut chance = Chance::new(case as u64);
         let mut bad = good.clone();
-        for _ in 0..=chance.below(3) {
-            mutate(&mut bad, &mut chance);
+        if case % 3 == 0 {
+            bad = mutate_part(&store, &parts, &bad, &mut chance);
+        } else {
+            for _ in 0..=chance.below(3) {
+                mutate(&mut bad, &mut chance);
+            }
         }
         keep_host(&mut bad, host.path());
         let bytes = serde_json::to_vec(&bad).unwrap();
@@ -258,9 +291,11 @@ fn exchanged_part_of_a_snapshot_is_refused() {
         std::fs::write(&path, bad).unwrap();
         let refused = match store.resume(id, PROGRAMS.clone()) {
             Err(refused) => refused,
-            // Content that was read from folders of the host is checked when it is read again.
-            Ok(resumed) => {
-                assert!(!super::can_tell(resumed), "{part}");
+            // What is known of folders of the host, and what was read there, is checked when it is read again.
+            Ok(mut resumed) => {
+                let read = ExecRequest::shell("ls -lR /work && cat /work/unchanged/deep/inner");
+                let is_read = resumed.exec(&read).unwrap().exit_code == 0;
+                assert!(!is_read || !super::can_tell(resumed), "{part}");
                 std::fs::write(&path, good).unwrap();
                 continue;
             }

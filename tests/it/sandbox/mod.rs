@@ -15,6 +15,8 @@ mod model;
 #[cfg(target_os = "linux")]
 mod moment;
 #[cfg(unix)]
+mod parts;
+#[cfg(unix)]
 mod rebased;
 #[cfg(unix)]
 mod refreshed;

@@ -11,8 +11,8 @@ use crate::base::errno::Errno;
 use crate::kernel::vfs::layer::portable::NameProblem;
 use crate::kernel::vfs::layer::{FileType, Stat};
 use crate::kernel::vfs::overlay::Overlay;
-use crate::kernel::vfs::overlay::baseline::Pin;
 use crate::kernel::vfs::overlay::node::{Body, MountId, Origin};
+use crate::kernel::vfs::overlay::pins::Pin;
 use crate::kernel::vfs::path::VPath;
 
 /// A path that changed on the disk since it was looked at.
@@ -222,7 +222,7 @@ impl Overlay {
         }
         for target in targets {
             let Some(baseline) = &self.mounts[target.mount.index()].baseline else { continue };
-            for (path, pin) in &baseline.pins().by_path {
+            for (path, pin) in baseline.pins().by_path.iter() {
                 if let Pin::There(there) = pin {
                     add(target.layer, path, there.stat.stamp);
                 }

@@ -234,6 +234,7 @@ impl Overlay {
         witness: &dyn Witness,
         decorate: Decorate<'_>,
     ) -> Result<Applied, ApplyError> {
+        self.unfold_all().map_err(DiffError::State)?;
         self.renew_touched();
         let targets = self.targets()?;
         if !targets.iter().any(|target| self.has_work(target)) {

@@ -12,8 +12,9 @@ use crate::kernel::vfs::diff::{Change, DiffError, failed};
 use crate::kernel::vfs::layer::host_dir::HostDir;
 use crate::kernel::vfs::layer::{FileType, Layer, Stat};
 use crate::kernel::vfs::overlay::Overlay;
-use crate::kernel::vfs::overlay::baseline::{Baseline, KEPT_BYTES_MAX, Pin, There, beneath, start};
+use crate::kernel::vfs::overlay::baseline::{Baseline, KEPT_BYTES_MAX, start};
 use crate::kernel::vfs::overlay::node::{Body, NodeId};
+use crate::kernel::vfs::overlay::pins::{Pin, There};
 use crate::kernel::vfs::path::VPath;
 
 /// By mount, directories in which no name was added or removed before the write.
@@ -240,8 +241,8 @@ impl Overlay {
         };
         let moved = baseline.changed(|pins, disk| {
             for path in changed.keys().copied() {
-                let gone: Vec<VPath> =
-                    beneath(&pins.by_path, path).map(|(path, _)| path.clone()).collect();
+                let beneath = pins.by_path.beneath(path).into_iter().flatten();
+                let gone: Vec<VPath> = beneath.map(|(path, _)| path.clone()).collect();
                 for path in gone.iter().chain([path]) {
                     pins.by_path.remove(path);
                     pins.drifts.remove(path);
@@ -256,7 +257,8 @@ impl Overlay {
                 {
                     Arc::make_mut(list).set(name, &pin);
                 }
-                pins.by_path.insert((*path).clone(), pin);
+                let inserted = pins.by_path.insert((*path).clone(), pin);
+                inserted.expect("an apply reads all pins first");
             }
             // Of others only the times were set.
             for (path, stat) in written.iter().filter(|(path, _)| !changed.contains_key(path)) {

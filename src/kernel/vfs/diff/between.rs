@@ -7,8 +7,9 @@ use super::{DiffEntry, DiffError, DiffKind, failed};
 use crate::base::errno::Errno;
 use crate::kernel::vfs::layer::{FileType, Layer};
 use crate::kernel::vfs::overlay::Overlay;
-use crate::kernel::vfs::overlay::baseline::{Baseline, Pin, There as PinnedThere};
+use crate::kernel::vfs::overlay::baseline::Baseline;
 use crate::kernel::vfs::overlay::node::MountId;
+use crate::kernel::vfs::overlay::pins::{Pin, There as PinnedThere};
 use crate::kernel::vfs::path::VPath;
 
 /// What is at a path.
@@ -66,7 +67,7 @@ pub fn diff_overlays(
     for (mount, index) in (0..).map(MountId).zip(0..before.mounts.len().min(after.mounts.len())) {
         let states = (&before.mounts[index].baseline, &after.mounts[index].baseline);
         if let (Some(one), Some(other)) = states {
-            let found = one.differences_from(other);
+            let found = one.differences_from(other)?;
             paths.extend(found.paths.iter().map(|path| (mount, path.clone())));
             parted.insert(mount, found);
         }
@@ -132,19 +133,27 @@ struct KnownDifferences {
 
 impl Baseline {
     /// Where this state and `other` differ, as far as one of them knows.
-    fn differences_from(&self, other: &Self) -> KnownDifferences {
+    ///
+    /// # Errors
+    /// [`DiffError::State`].
+    fn differences_from(&self, other: &Self) -> Result<KnownDifferences, DiffError> {
         let has_same_start = self.start_ns() == other.start_ns();
         let mut parted = KnownDifferences { paths: BTreeSet::new(), has_same_start };
         if self.is_shared_with(other) {
-            return parted;
+            return Ok(parted);
         }
         let paths = &mut parted.paths;
-        let (ours, theirs) = (self.pins().clone(), other.pins().clone());
+        let (mut ours, mut theirs) = (self.pins().clone(), other.pins().clone());
         paths.extend(ours.written.iter().chain(&theirs.written).cloned());
         if has_same_start {
-            return parted;
+            return Ok(parted);
         }
-        for path in ours.by_path.keys().chain(theirs.by_path.keys()) {
+        for pins in [&mut ours.by_path, &mut theirs.by_path] {
+            pins.read_all().map_err(DiffError::State)?;
+        }
+        let known = ours.by_path.iter().chain(theirs.by_path.iter());
+        let known: BTreeSet<VPath> = known.map(|(path, _)| path.clone()).collect();
+        for path in &known {
             match (ours.by_path.get(path), theirs.by_path.get(path)) {
                 (Some(Pin::There(one)), Some(Pin::There(other))) => {
                     let names = |there: &PinnedThere| {
@@ -173,7 +182,7 @@ impl Baseline {
                 _ => {}
             }
         }
-        parted
+        Ok(parted)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::base::errno::Errno;
 use crate::kernel::vfs::path::VPath;
+use crate::store::StoreError;
 
 /// Why changes cannot be determined.
 #[derive(thiserror::Error)]
@@ -52,6 +53,9 @@ pub enum DiffError {
         /// The name.
         name: String,
     },
+    /// What is known of a resumed session cannot be read.
+    #[error("cannot read the state of the session: {0}")]
+    State(StoreError),
     /// The paths of the changes are too long together.
     #[error(
         "the paths of all changes exceed {max} bytes in total \

@@ -379,7 +379,7 @@ impl Comparison<'_> {
         let looked_at = entries.iter().filter_map(|(name, entry)| match entry.kind {
             EntryKind::Node(id) => Some((name.clone(), Some(id), entry.shadows)),
             EntryKind::Absent if entry.shadows => Some((name.clone(), None, true)),
-            EntryKind::Absent | EntryKind::Below(_) => None,
+            EntryKind::Absent | EntryKind::Below(_) | EntryKind::Folded(_) => None,
         });
         let looked_at: Vec<(Arc<str>, Option<NodeId>, bool)> = looked_at.collect();
         for (name, after, shadows) in looked_at {

@@ -6,11 +6,12 @@
 //!
 //! Programs cannot set change times. What these do not show is in `docs/sandbox.md`, "Folders that change".
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::drift_kind::DriftKind;
+use super::pins::{List, Pin, Pins, There};
 use crate::base::ambient;
 use crate::base::digest::Digest;
 use crate::base::errno::Errno;
@@ -51,53 +52,6 @@ pub(super) struct Shared {
     /// unchanged.
     contents: Option<Arc<Contents>>,
     pins: Mutex<Pins>,
-}
-
-#[derive(Clone, Default)]
-pub(in crate::kernel::vfs) struct Pins {
-    pub(in crate::kernel::vfs) by_path: BTreeMap<VPath, Pin>,
-    /// Paths that this session wrote on the disk, in which it differs from others with the same start.
-    pub(in crate::kernel::vfs) written: BTreeSet<VPath>,
-    /// All that could not be shown as it was.
-    pub(in crate::kernel::vfs) drifts: BTreeMap<VPath, DriftKind>,
-}
-
-/// What is answered for a path from now on.
-#[derive(Clone)]
-pub(in crate::kernel::vfs) enum Pin {
-    /// This was there.
-    There(There),
-    /// Nothing was there; if not `is_certain`, something may have been.
-    Absent { is_certain: bool },
-    /// It is not known what was there.
-    Unknown,
-}
-
-#[derive(Clone)]
-pub(in crate::kernel::vfs) struct There {
-    pub stat: Stat,
-    pub link: Option<Box<[u8]>>,
-    pub content: Option<(Digest, u64)>,
-    pub list: Option<Arc<List>>,
-    /// For a directory: a change time after the start that is only due to writes of this session, so that the
-    /// names are known to be the old ones apart from these.
-    pub accepted_ns: Option<u64>,
-}
-
-/// The names in a directory.
-#[derive(Clone, Default)]
-pub(in crate::kernel::vfs) struct List {
-    pub entries: Vec<DirEntry>,
-    /// Inode numbers of the subdirectories, where known.
-    pub inodes: HashMap<Box<str>, u64>,
-    /// The directory had changed before it was listed.
-    pub is_late: bool,
-}
-
-impl From<Stat> for There {
-    fn from(stat: Stat) -> Self {
-        Self { stat, link: None, content: None, list: None, accepted_ns: None }
-    }
 }
 
 impl Baseline {
@@ -188,12 +142,12 @@ impl Baseline {
     pub(in crate::kernel::vfs) fn pin(&self, path: &VPath) -> Result<Pin, Errno> {
         let mut missing = vec![path.clone()];
         {
-            let pins = self.pins();
-            if let Some(pin) = pins.by_path.get(path) {
+            let mut pins = self.pins();
+            if let Some(pin) = pins.by_path.find(path)? {
                 return Ok(pin.clone());
             }
             while let Some((parent, _)) = missing[missing.len() - 1].split_last() {
-                if pins.by_path.contains_key(&parent) {
+                if pins.by_path.find(&parent)?.is_some() {
                     break;
                 }
                 missing.push(parent);
@@ -202,7 +156,13 @@ impl Baseline {
         let mut last = Pin::Unknown;
         while let Some(path) = missing.pop() {
             let pin = self.establish(&path)?;
-            last = self.pins().by_path.entry(path).or_insert(pin).clone();
+            let mut pins = self.pins();
+            // Another fork may have been faster.
+            last = match pins.by_path.find(&path)? {
+                Some(pin) => pin.clone(),
+                None => pin,
+            };
+            pins.by_path.insert(path, last.clone())?;
         }
         Ok(last)
     }
@@ -212,7 +172,7 @@ impl Baseline {
         let Some((parent, name)) = path.split_last() else {
             return Ok(Pin::There(self.disk().examine(path)?.stat.into()));
         };
-        let dir = match self.pins().by_path.get(&parent) {
+        let dir = match self.pins().by_path.find(&parent)? {
             Some(Pin::There(dir)) if dir.stat.file_type == FileType::Directory => dir.clone(),
             Some(Pin::There(_)) => return Err(Errno::Notdir),
             Some(Pin::Absent { is_certain }) => return Ok(Pin::Absent { is_certain: *is_certain }),
@@ -355,7 +315,7 @@ impl Baseline {
             Ok(None) | Err(Errno::Noent | Errno::Notdir) => return Err(self.lost(path)),
             Err(errno) => return Err(errno),
         };
-        let list = Arc::new(self.list_of(path, found, !is_same));
+        let list = Arc::new(self.list_of(path, found, !is_same)?);
         let mut kept = None;
         self.amend(path, |there| kept = Some(there.list.get_or_insert(list).clone()));
         if !is_same {
@@ -365,8 +325,13 @@ impl Baseline {
     }
 
     /// The entries found in the directory `path`, corrected by the pins of single names.
-    fn list_of(&self, path: &VPath, found: Vec<(DirEntry, u64)>, is_late: bool) -> List {
-        let pins = self.pins();
+    fn list_of(
+        &self,
+        path: &VPath,
+        found: Vec<(DirEntry, u64)>,
+        is_late: bool,
+    ) -> Result<List, Errno> {
+        let mut pins = self.pins();
         let mut entries = BTreeMap::new();
         let mut list = List { is_late, ..List::default() };
         for (entry, inode) in found {
@@ -376,9 +341,10 @@ impl Baseline {
             }
             entries.insert(entry.name, entry.file_type);
         }
-        for (child, pin) in children(&pins.by_path, path) {
-            let Some((_, name)) = child.split_last() else { continue };
+        for (child, pin) in pins.by_path.beneath(path)? {
+            let Some((parent, name)) = child.split_last() else { continue };
             match pin {
+                _ if parent != *path => {}
                 Pin::There(there) => {
                     entries.insert(name.into(), there.stat.file_type);
                 }
@@ -392,7 +358,7 @@ impl Baseline {
         }
         let entry = |(name, file_type)| DirEntry { name, file_type };
         list.entries = entries.into_iter().map(entry).collect();
-        list
+        Ok(list)
     }
 
     fn open_on_disk(&self, path: &VPath, there: &There) -> Result<Blob, Errno> {
@@ -452,57 +418,6 @@ impl Baseline {
         let Shared { disk, start_ns, contents, .. } = &*self.shared;
         Self::with(disk.clone(), *start_ns, contents.clone(), pins)
     }
-}
-
-impl List {
-    fn find(&self, name: &str) -> Option<&DirEntry> {
-        let at = self.entries.binary_search_by(|entry| (*entry.name).cmp(name)).ok()?;
-        Some(&self.entries[at])
-    }
-
-    /// Sets the entry `name` from `pin`.
-    pub(in crate::kernel::vfs) fn set(&mut self, name: &str, pin: &Pin) {
-        let at = self.entries.binary_search_by(|entry| (*entry.name).cmp(name));
-        self.inodes.remove(name);
-        match (pin, at) {
-            (Pin::There(there), at) => {
-                let stat = &there.stat;
-                let entry = DirEntry { name: name.into(), file_type: stat.file_type };
-                if stat.file_type == FileType::Directory && stat.inode != 0 {
-                    self.inodes.insert(name.into(), stat.inode);
-                }
-                match at {
-                    Ok(at) => self.entries[at] = entry,
-                    Err(at) => self.entries.insert(at, entry),
-                }
-            }
-            (_, Ok(at)) => drop(self.entries.remove(at)),
-            (_, Err(_)) => {}
-        }
-    }
-}
-
-/// The pins of the entries of the directory `dir`.
-fn children<'p>(
-    pins: &'p BTreeMap<VPath, Pin>,
-    dir: &VPath,
-) -> impl Iterator<Item = (&'p VPath, &'p Pin)> + use<'p> {
-    let of = dir.clone();
-    beneath(pins, dir)
-        .filter(move |(path, _)| path.split_last().is_some_and(|(parent, _)| parent == of))
-}
-
-/// The entries of a map of paths that are beneath the directory `dir`, at any depth.
-pub(in crate::kernel::vfs) fn beneath<'p, V>(
-    map: &'p BTreeMap<VPath, V>,
-    dir: &VPath,
-) -> impl Iterator<Item = (&'p VPath, &'p V)> + use<'p, V> {
-    let prefix = if dir.is_root() { String::new() } else { format!("{}/", dir.as_str()) };
-    let first = dir.join("");
-    let from = if dir.is_root() { VPath::root() } else { first };
-    map.range(from..)
-        .take_while(move |(path, _)| path.as_str().starts_with(&prefix))
-        .filter(|(path, _)| !path.is_root())
 }
 
 impl Layer for Baseline {

@@ -89,6 +89,7 @@ impl Overlay {
         let (ino, file_type) = match entry.kind {
             EntryKind::Absent => return None,
             EntryKind::Below(file_type) => (ino_below(self.node(dir).ino, name), file_type),
+            EntryKind::Folded(_) => (ino_below(self.node(dir).ino, name), FileType::Directory),
             EntryKind::Node(id) => (self.node(id).ino, self.file_type(id)),
         };
         Some(Listed { name: name.clone(), ino, file_type })

@@ -15,6 +15,7 @@ pub(super) mod dirs;
 pub(super) mod drift;
 pub(super) mod drift_kind;
 pub(super) mod file_io;
+pub(super) mod folded;
 pub(super) mod known_times;
 mod limits;
 pub(super) mod links;
@@ -23,7 +24,9 @@ pub(super) mod mount;
 pub(super) mod node;
 pub(super) mod nodes;
 pub(super) mod open;
+pub(super) mod parts;
 pub(super) mod path_length;
+pub(super) mod pins;
 pub(super) mod rename;
 pub(super) mod resolve;
 mod seen;
@@ -38,11 +41,12 @@ use std::sync::Arc;
 use self::below_files::BelowFiles;
 use self::content::Content;
 use self::drift::Drift;
+use self::folded::Folded;
 pub use self::limits::VfsLimits;
 use self::listing::{Listed, OldListing};
 use self::mount::Mount;
 use self::node::{
-    Body, Dir, Entry, EntryKind, File, MountId, Node, NodeId, Origin, TimesOf, ino_below,
+    Body, Dir, Entry, EntryKind, File, MountId, Node, NodeId, Origin, TimesOf, ino_below, name_len,
 };
 use self::nodes::Nodes;
 use self::times::TimeScale;
@@ -71,6 +75,7 @@ const FILE_BELOW_BYTES_MAX: u64 = 1 << 40;
 #[derive(Clone)]
 pub struct Overlay {
     pub(super) nodes: Nodes,
+    pub(super) folded: Folded,
     pub(super) layers: Vec<Arc<dyn Layer>>,
     pub(super) mounts: Vec<Mount>,
     /// The mount from which changes have short names.
@@ -127,6 +132,7 @@ impl Overlay {
     pub fn new(limits: VfsLimits, now: u64) -> Self {
         let mut overlay = Self {
             nodes: Nodes::default(),
+            folded: Folded::default(),
             layers: Vec::new(),
             mounts: Vec::new(),
             worktree: None,
@@ -354,6 +360,10 @@ impl Overlay {
             Some(Entry { kind: EntryKind::Node(id), .. }) => Ok(Some(*id)),
             Some(Entry { kind: EntryKind::Absent, .. }) => Ok(None),
             Some(Entry { kind: EntryKind::Below(_), .. }) => self.materialise(dir, name),
+            Some(Entry { kind: EntryKind::Folded(id), .. }) => {
+                let id = *id;
+                self.unfold(dir, name, id).map(Some)
+            }
             None if this.complete => Ok(None),
             None => self.unlisted_child(dir, name),
         }
@@ -584,12 +594,6 @@ impl Overlay {
         Ok(self.dir(dir).count == 0)
     }
 }
-
-/// Length of a checked name.
-pub(super) fn name_len(name: &str) -> u8 {
-    u8::try_from(name.len()).unwrap_or(u8::MAX)
-}
-
 /// Charge for a node created here, without its names and the content of a file.
 pub(super) fn node_bytes(body: &Body) -> u64 {
     match body {

@@ -267,7 +267,7 @@ impl Overlay {
         }
         match self.dir(self.root()).entries.get(name)?.kind {
             EntryKind::Node(id) => Some(id),
-            EntryKind::Below(_) | EntryKind::Absent => None,
+            EntryKind::Below(_) | EntryKind::Folded(_) | EntryKind::Absent => None,
         }
     }
 

@@ -15,6 +15,10 @@ use crate::kernel::vfs::path::VPath;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct NodeId(pub(in crate::kernel::vfs) u32);
 
+/// Identifies a directory in the store of one overlay.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::kernel::vfs) struct FoldedId(pub u32);
+
 /// Identifies a mount of one overlay, in the order of mounting; 0 is the root.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MountId(pub(in crate::kernel::vfs) u16);
@@ -186,8 +190,15 @@ pub(in crate::kernel::vfs) enum EntryKind {
     Node(NodeId),
     /// Found in a listing below, not looked up yet.
     Below(FileType),
+    /// A directory that is in the store.
+    Folded(FoldedId),
     /// Absent: removed here (a whiteout), or looked up in vain.
     Absent,
+}
+
+/// Length of a checked name.
+pub(in crate::kernel::vfs) fn name_len(name: &str) -> u8 {
+    u8::try_from(name.len()).unwrap_or(u8::MAX)
 }
 
 /// Inode numbers of nodes created here are smaller.

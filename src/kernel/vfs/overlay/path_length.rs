@@ -49,6 +49,7 @@ impl Overlay {
         let after = self.path_bytes(to.0) + to.1.len() + 1;
         let Some(longer) = after.checked_sub(before) else { return Ok(()) };
         if self.longest_path_bytes + longer > self.limits.path_bytes_max {
+            self.unfold_beneath(id).map_err(|_| Errno::Io)?;
             let longest = after + self.longest_beneath(id);
             if longest > self.limits.path_bytes_max {
                 return Err(Errno::Nametoolong);

@@ -6,7 +6,7 @@ use crate::kernel::vfs::path::VPath;
 
 impl Overlay {
     /// Whether the answer for `path` in `mount` is known by now, so that no layer would be asked for it.
-    pub(crate) fn has_seen(&self, mount: MountId, path: &VPath) -> bool {
+    pub(crate) fn has_seen(&mut self, mount: MountId, path: &VPath) -> bool {
         let Some((parent, name)) = path.split_last() else { return true };
         let Ok(dir) = self.seen_dir(mount, &parent) else { return false };
         match dir.map(|dir| self.dir(dir)) {
@@ -31,12 +31,13 @@ impl Overlay {
     ///
     /// # Errors
     /// Nothing, if it is not known.
-    fn seen_dir(&self, mount: MountId, path: &VPath) -> Result<Option<NodeId>, ()> {
+    fn seen_dir(&mut self, mount: MountId, path: &VPath) -> Result<Option<NodeId>, ()> {
         let mut at = self.mount_root(mount);
         for name in path.as_str().split('/').filter(|name| !name.is_empty()) {
             let Body::Dir(dir) = &self.node(at).body else { return Ok(None) };
             at = match dir.entries.get(name).map(|entry| entry.kind) {
                 Some(EntryKind::Node(id)) => id,
+                Some(EntryKind::Folded(id)) => self.unfold(at, name, id).map_err(drop)?,
                 Some(EntryKind::Absent) => return Ok(None),
                 None if dir.complete => return Ok(None),
                 Some(EntryKind::Below(_)) | None => return Err(()),

@@ -73,6 +73,7 @@ impl Overlay {
     /// Those of [`Overlay::diff`], and of [`Overlay::check_mount_names`]; nothing is taken in then.
     pub fn refresh(&mut self) -> Result<Refreshed, DiffError> {
         self.check_mount_names()?;
+        self.unfold_all().map_err(DiffError::State)?;
         let before = self.clone();
         let refreshed = self.rebase();
         if refreshed.is_err() {

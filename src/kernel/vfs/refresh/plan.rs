@@ -10,8 +10,9 @@ use crate::kernel::vfs::diff::{Change, DiffError, failed};
 use crate::kernel::vfs::layer::host_dir::HostDir;
 use crate::kernel::vfs::layer::{DirEntry, FileType, Stat};
 use crate::kernel::vfs::overlay::Overlay;
-use crate::kernel::vfs::overlay::baseline::{Baseline, List, Pin, Pins, There, beneath, start};
+use crate::kernel::vfs::overlay::baseline::{Baseline, start};
 use crate::kernel::vfs::overlay::node::{Body, MountId, NodeId, TimesOf};
+use crate::kernel::vfs::overlay::pins::{List, Pin, Pins, There, beneath};
 use crate::kernel::vfs::path::VPath;
 
 /// What a refresh does with one mount.
@@ -299,7 +300,7 @@ impl RefreshPlan {
     }
 
     pub fn new_pins(&self) -> Pins {
-        Pins { by_path: self.pins.clone(), ..Pins::default() }
+        Pins { by_path: self.pins.clone().into(), ..Pins::default() }
     }
 }
 

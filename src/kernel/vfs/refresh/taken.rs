@@ -6,7 +6,8 @@ use super::plan::RefreshPlan;
 use super::{Taken, TakenKind};
 use crate::kernel::vfs::diff::DiffError;
 use crate::kernel::vfs::layer::{FileType, Layer};
-use crate::kernel::vfs::overlay::baseline::{Baseline, Pin, Pins, There, beneath};
+use crate::kernel::vfs::overlay::baseline::Baseline;
+use crate::kernel::vfs::overlay::pins::{Pin, There, beneath};
 use crate::kernel::vfs::path::VPath;
 
 /// The paths that had been looked at and changed on the disk, without those that programs changed too.
@@ -14,13 +15,16 @@ use crate::kernel::vfs::path::VPath;
 /// # Errors
 /// Those of the disk.
 pub(super) fn taken(plan: &RefreshPlan) -> Result<Vec<Taken>, DiffError> {
-    let pins = plan.baseline.pins().clone();
+    let pins: BTreeMap<VPath, Pin> = {
+        let pins = plan.baseline.pins();
+        pins.by_path.iter().map(|(path, pin)| (path.clone(), pin.clone())).collect()
+    };
     let mut taken = BTreeMap::new();
     let mut told_elsewhere: HashSet<VPath> = plan.changed.clone();
     told_elsewhere.extend(plan.conflicts.iter().map(|conflict| conflict.path.clone()));
     // Nothing is told of what is in these.
     let mut closed = told_elsewhere.clone();
-    for (path, pin) in &pins.by_path {
+    for (path, pin) in &pins {
         let is_in_closed = path.split_last().is_some_and(|(dir, _)| closed.contains(&dir));
         if is_in_closed || closed.contains(path) {
             closed.insert(path.clone());
@@ -57,10 +61,14 @@ pub(super) fn taken(plan: &RefreshPlan) -> Result<Vec<Taken>, DiffError> {
     Ok(taken.into_iter().map(line).collect())
 }
 
-fn pinned_names<'p>(pins: &'p Pins, dir: &VPath, there: &'p There) -> Option<HashSet<&'p str>> {
+fn pinned_names<'p>(
+    pins: &'p BTreeMap<VPath, Pin>,
+    dir: &VPath,
+    there: &'p There,
+) -> Option<HashSet<&'p str>> {
     let list = there.list.as_deref()?;
     let listed = list.entries.iter().map(|entry| &*entry.name);
-    let known = beneath(&pins.by_path, dir).filter_map(|(path, _)| {
+    let known = beneath(pins, dir).filter_map(|(path, _)| {
         let (parent, _) = path.split_last()?;
         (parent == *dir).then(|| path.as_str().rsplit('/').next().unwrap_or_default())
     });

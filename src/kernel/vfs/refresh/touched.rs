@@ -8,8 +8,9 @@ use crate::kernel::vfs::apply::settle::Placed;
 use crate::kernel::vfs::layer::host_dir::HostDir;
 use crate::kernel::vfs::layer::{FileType, Layer, Stat};
 use crate::kernel::vfs::overlay::Overlay;
-use crate::kernel::vfs::overlay::baseline::{Baseline, Pin, There};
+use crate::kernel::vfs::overlay::baseline::Baseline;
 use crate::kernel::vfs::overlay::node::{MountId, Origin};
+use crate::kernel::vfs::overlay::pins::{Pin, There};
 use crate::kernel::vfs::path::VPath;
 
 impl Overlay {

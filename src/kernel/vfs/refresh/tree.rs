@@ -8,11 +8,12 @@ use crate::base::errno::Errno;
 use crate::kernel::vfs::apply::settle::Placed;
 use crate::kernel::vfs::diff::{DiffError, failed};
 use crate::kernel::vfs::layer::Times;
-use crate::kernel::vfs::overlay::baseline::Pin;
+use crate::kernel::vfs::overlay::Overlay;
 use crate::kernel::vfs::overlay::node::{
     Body, Dir, Entry, EntryKind, MADE_INO_END, MountId, NodeId, Origin, TimesOf, ino_below,
+    name_len,
 };
-use crate::kernel::vfs::overlay::{Overlay, name_len};
+use crate::kernel::vfs::overlay::pins::Pin;
 use crate::kernel::vfs::path::VPath;
 
 /// What is found again only in the tree so far.
@@ -128,7 +129,7 @@ impl Overlay {
                 Some(EntryKind::Node(id)) => Some(id),
                 Some(EntryKind::Absent) => None,
                 None if dir.complete => None,
-                Some(EntryKind::Below(_)) | None => self.materialise(at, name)?,
+                Some(EntryKind::Below(_) | EntryKind::Folded(_)) | None => self.child(at, name)?,
             };
             match found {
                 Some(id) if matches!(self.node(id).body, Body::Dir(_)) => at = id,

@@ -1,17 +1,20 @@
 //! Pins of host directories as data.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
 use serde::{Deserialize, Serialize};
 
-use super::RestoreError;
+use super::{RestoreError, parts};
 use crate::base::digest::Digest;
 use crate::kernel::vfs::layer::{DirEntry, FileType, Stat};
 use crate::kernel::vfs::overlay::Overlay;
-use crate::kernel::vfs::overlay::baseline::{Baseline, List, Pin, Pins, There, start};
+use crate::kernel::vfs::overlay::baseline::{Baseline, start};
 use crate::kernel::vfs::overlay::drift_kind::DriftKind;
+use crate::kernel::vfs::overlay::parts::Parts;
+use crate::kernel::vfs::overlay::pins::{Leaf, List, Pin, PinTable, Pins, There};
 use crate::kernel::vfs::path::{VPath, check_name};
 use crate::store::{Cas, StoreError};
 
@@ -22,7 +25,12 @@ pub(super) struct SavedBaseline {
     /// Its mount.
     pub mount: u16,
     start_ns: u64,
+    /// All pins, before version 1.6.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pins: Vec<SavedPin>,
+    /// Pins in the store: the first path of neighbouring ones, and the digest of these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    leaves: Vec<(String, Digest)>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     drifts: Vec<(String, DriftKind)>,
     /// Since version 1.2.
@@ -32,7 +40,7 @@ pub(super) struct SavedBaseline {
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum SavedPin {
+pub(super) enum SavedPin {
     There(Box<SavedThere>),
     /// The path, and whether its absence is certain.
     Absent(String, bool),
@@ -41,7 +49,7 @@ enum SavedPin {
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct SavedThere {
+pub(super) struct SavedThere {
     path: String,
     stat: SavedStat,
     /// Base64.
@@ -68,12 +76,22 @@ struct SavedList {
 }
 
 impl SavedBaseline {
-    /// The digests of the contents it refers to.
-    pub fn contents(&self) -> impl Iterator<Item = Digest> {
-        self.pins.iter().filter_map(|pin| match pin {
+    /// The digests of its parts and of the contents that it refers to.
+    ///
+    /// # Errors
+    /// Those of [`Cas::get`].
+    pub fn contents(&self, cas: &Cas) -> Result<Vec<Digest>, StoreError> {
+        let content = |pin: &SavedPin| match pin {
             SavedPin::There(there) => there.content,
             SavedPin::Absent(..) | SavedPin::Unknown(_) => None,
-        })
+        };
+        let mut contents: Vec<Digest> = self.pins.iter().filter_map(content).collect();
+        for (_, digest) in &self.leaves {
+            let pins: Vec<SavedPin> = parts::get(cas, *digest)?;
+            contents.push(*digest);
+            contents.extend(pins.iter().filter_map(content));
+        }
+        Ok(contents)
     }
 }
 
@@ -83,31 +101,82 @@ impl Baseline {
     /// # Errors
     /// Those of [`Cas::put`].
     pub(super) fn save(&self, mount: u16, cas: &Cas) -> Result<SavedBaseline, StoreError> {
-        let pins = self.pins().clone();
-        let mut saved = Vec::with_capacity(pins.by_path.len());
-        for (path, pin) in &pins.by_path {
-            if let (Pin::There(There { content: Some((digest, len_bytes)), .. }), Some(contents)) =
-                (pin, self.contents())
-            {
-                contents.store(*digest, *len_bytes, cas)?;
-            }
-            saved.push(SavedPin::of(path, pin));
-        }
+        let mut pins = self.pins();
+        let leaves = self.save_pins(&mut pins.by_path, cas)?;
         let drift = |(path, kind): (&VPath, &DriftKind)| (path.as_str().to_owned(), *kind);
         let drifts = pins.drifts.iter().map(drift).collect();
         let written = pins.written.iter().map(|path| path.as_str().to_owned()).collect();
-        Ok(SavedBaseline { mount, start_ns: self.start_ns(), pins: saved, drifts, written })
+        let (start_ns, pins) = (self.start_ns(), Vec::new());
+        Ok(SavedBaseline { mount, start_ns, pins, leaves, drifts, written })
+    }
+
+    /// Puts into `cas` what is not there of `pins`, with the contents that they refer to.
+    fn save_pins(
+        &self,
+        pins: &mut PinTable,
+        cas: &Cas,
+    ) -> Result<Vec<(String, Digest)>, StoreError> {
+        if !pins.is_of(cas) {
+            pins.read_all()?;
+        }
+        let mut saved = Vec::new();
+        for leaf in pins.leaves() {
+            let is_there = |digest: &Digest| leaf.pins.is_none() || cas.contains(*digest);
+            saved.push(match leaf.stored.filter(is_there) {
+                Some(_) => None,
+                None => Some(self.save_leaf(leaf, cas)?),
+            });
+        }
+        pins.note_stored(saved);
+        let named = |leaf: &Leaf| Some((leaf.first.as_str().to_owned(), leaf.stored?));
+        Ok(pins.leaves().iter().filter_map(named).collect())
+    }
+
+    /// Puts the pins of `leaf` into `cas`, in several leaves if there are many.
+    fn save_leaf(&self, leaf: &Leaf, cas: &Cas) -> Result<Vec<Leaf>, StoreError> {
+        let pins: Vec<(&VPath, &Pin)> = leaf.pins.iter().flatten().collect();
+        let len = if pins.len() <= LEAF_PINS_MAX { LEAF_PINS_MAX } else { LEAF_PINS };
+        let mut leaves = Vec::new();
+        for part in pins.chunks(len) {
+            let mut saved = Vec::with_capacity(part.len());
+            for (path, pin) in part {
+                self.save_content(pin, cas)?;
+                saved.push(SavedPin::of(path, pin));
+            }
+            let stored = Some(parts::put(&saved, |_| false, cas)?);
+            let first = if leaves.is_empty() { leaf.first.clone() } else { part[0].0.clone() };
+            let pins = part.iter().map(|(path, pin)| ((*path).clone(), (*pin).clone()));
+            leaves.push(Leaf { first, stored, pins: Some(pins.collect()) });
+        }
+        Ok(leaves)
+    }
+
+    fn save_content(&self, pin: &Pin, cas: &Cas) -> Result<(), StoreError> {
+        let Pin::There(There { content: Some((digest, len_bytes)), .. }) = pin else {
+            return Ok(());
+        };
+        self.contents().map_or(Ok(()), |contents| contents.store(*digest, *len_bytes, cas))
     }
 
     /// The state `saved` for the same directory.
     ///
     /// # Errors
     /// [`RestoreError::Damaged`].
-    pub(super) fn restored(&self, saved: &SavedBaseline) -> Result<Self, RestoreError> {
+    pub(super) fn restored(
+        &self,
+        saved: &SavedBaseline,
+        parts: &Arc<dyn Parts>,
+    ) -> Result<Self, RestoreError> {
         let mut pins = Pins::default();
-        for pin in &saved.pins {
-            let (path, pin) = pin.restored()?;
-            pins.by_path.insert(path, pin);
+        if saved.leaves.is_empty() {
+            let read = saved.pins.iter().map(SavedPin::restored);
+            pins.by_path = read.collect::<Result<BTreeMap<_, _>, _>>()?.into();
+        } else {
+            let leaf = |(first, digest): &(String, Digest)| Ok((path_of(first)?, *digest));
+            let leaves: Result<_, RestoreError> = saved.leaves.iter().map(leaf).collect();
+            let leaves = leaves?;
+            pins.by_path = PinTable::stored(leaves, parts.clone())
+                .ok_or(RestoreError::Damaged("pins are not sorted"))?;
         }
         for (path, kind) in &saved.drifts {
             pins.drifts.insert(path_of(path)?, *kind);
@@ -122,7 +191,7 @@ impl Baseline {
     /// The state of a session from before pins existed: what was looked at is pinned if its stamp is unchanged, and
     /// unknown otherwise.
     pub(super) fn of_stamps(&self, looked_at: impl Iterator<Item = (VPath, u64)>) -> Self {
-        let mut pins = Pins::default();
+        let (mut pins, mut by_path) = (Pins::default(), BTreeMap::new());
         for (path, stamp) in looked_at {
             let pin = match self.disk().examine(&path) {
                 // The stamp of a directory does not identify it.
@@ -133,8 +202,9 @@ impl Baseline {
                     Pin::Unknown
                 }
             };
-            pins.by_path.insert(path, pin);
+            by_path.insert(path, pin);
         }
+        pins.by_path = by_path.into();
         let start_ns = start(self.disk(), false);
         Self::with(self.disk().clone(), start_ns, self.contents().cloned(), pins)
     }
@@ -160,7 +230,7 @@ impl SavedPin {
         }
     }
 
-    fn restored(&self) -> Result<(VPath, Pin), RestoreError> {
+    pub fn restored(&self) -> Result<(VPath, Pin), RestoreError> {
         let there = match self {
             Self::Absent(path, is_certain) => {
                 return Ok((path_of(path)?, Pin::Absent { is_certain: *is_certain }));
@@ -218,6 +288,10 @@ impl SavedList {
         Ok(list)
     }
 }
+
+/// Most pins that are saved together, and how many where there are more.
+const LEAF_PINS_MAX: usize = 384;
+const LEAF_PINS: usize = 256;
 
 fn path_of(path: &str) -> Result<VPath, RestoreError> {
     let parsed = VPath::parse(path).ok().filter(|parsed| parsed.as_str() == path);

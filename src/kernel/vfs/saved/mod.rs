@@ -5,6 +5,7 @@
 
 pub(super) mod baseline;
 pub(super) mod content;
+pub(super) mod parts;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,14 +14,17 @@ use serde::{Deserialize, Serialize};
 
 use self::baseline::SavedBaseline;
 use self::content::SavedContent;
+use self::parts::StoredParts;
 use super::layer::FileType;
 use super::layer::Times;
 use super::overlay::content::Content;
+use super::overlay::folded::Folded;
 use super::overlay::known_times::{AppliedTimes, KnownTimes, Refresh};
 use super::overlay::node::{
-    Body, Dir, Entry, EntryKind, File, MountId, Node, NodeId, Origin, TimesOf,
+    Body, Dir, Entry, EntryKind, File, FoldedId, MountId, Node, NodeId, Origin, TimesOf,
 };
 use super::overlay::nodes::Nodes;
+use super::overlay::parts::Parts;
 use super::overlay::{NODE_BYTES, Overlay, node_bytes};
 use super::path::{NAME_MAX, VPath};
 use crate::base::digest::Digest;
@@ -149,6 +153,8 @@ struct SavedEntry(String, bool, SavedKind);
 enum SavedKind {
     Node(u32),
     Below(FileType),
+    /// Since version 1.6 of a snapshot: the digest of a directory in which no program changed anything.
+    Folded(Digest),
     Absent,
 }
 
@@ -168,14 +174,35 @@ impl SavedOverlay {
         self.mounts.iter().map(|mount| format!("/{}", mount.at))
     }
 
-    /// The digests of the contents in the store.
-    pub fn contents(&self) -> Vec<Digest> {
+    /// The digests of all its parts in the store `cas`.
+    ///
+    /// # Errors
+    /// Those of [`Cas::get`].
+    pub fn contents(&self, cas: &Cas) -> Result<Vec<Digest>, StoreError> {
         let file = |node: &SavedNode| match &node.body {
             SavedBody::File(content) => content.stored().collect(),
             _ => Vec::new(),
         };
-        let pinned = self.baselines.iter().flatten().flat_map(SavedBaseline::contents);
-        self.nodes.iter().flat_map(file).chain(pinned).collect()
+        let mut contents: Vec<Digest> = self.nodes.iter().flat_map(file).collect();
+        contents.extend(parts::folded_beneath(&self.nodes, cas)?);
+        for baseline in self.baselines.iter().flatten() {
+            contents.extend(baseline.contents(cas)?);
+        }
+        Ok(contents)
+    }
+}
+
+impl SavedNode {
+    /// The directories in it that are in the store.
+    fn folded(&self) -> impl Iterator<Item = Digest> {
+        let entries = match &self.body {
+            SavedBody::Dir(dir) => &dir.entries[..],
+            _ => &[],
+        };
+        entries.iter().filter_map(|SavedEntry(_, _, kind)| match kind {
+            SavedKind::Folded(digest) => Some(*digest),
+            _ => None,
+        })
     }
 }
 
@@ -202,45 +229,19 @@ impl Overlay {
             // A mount hidden by another one is only reachable from here.
             mounts.push(SavedMount { at, read_only, root: number_of(mount.root, &mut order) });
         }
+        let folded = self.fold(cas)?;
         let mut nodes = Vec::new();
-        while let Some(id) = order.get(nodes.len()) {
-            let node = self.node(*id);
-            let body = match &node.body {
-                Body::File(file) if file.content.is_dirty() || node.origin.is_none() => {
-                    SavedBody::File(file.content.save(cas)?)
-                }
-                Body::File(file) => SavedBody::FileBelow(file.content.len()),
-                Body::Symlink(target) => SavedBody::Symlink(target.to_string()),
-                Body::Special(file_type) => SavedBody::Special(*file_type),
-                Body::Dir(dir) => {
-                    let entry = |(name, entry): (&Arc<str>, &Entry)| {
-                        let kind = match entry.kind {
-                            EntryKind::Node(id) => SavedKind::Node(number_of(id, &mut order)),
-                            EntryKind::Below(file_type) => SavedKind::Below(file_type),
-                            EntryKind::Absent => SavedKind::Absent,
-                        };
-                        SavedEntry(name.to_string(), entry.shadows, kind)
-                    };
-                    let path = |(layer, path): &(u16, VPath)| (*layer, path.as_str().to_owned());
-                    SavedBody::Dir(SavedDir {
-                        below: dir.below.iter().map(path).collect(),
-                        entries: dir.entries.iter().map(entry).collect(),
-                        complete: dir.complete,
-                        misses: dir.misses,
-                        scaffold: dir.scaffold,
-                    })
-                }
+        while let Some(id) = order.get(nodes.len()).copied() {
+            let entry = |entry: &Entry| match entry.kind {
+                EntryKind::Node(id) => match folded.get(&id) {
+                    Some(digest) => SavedKind::Folded(*digest),
+                    None => SavedKind::Node(number_of(id, &mut order)),
+                },
+                EntryKind::Below(file_type) => SavedKind::Below(file_type),
+                EntryKind::Folded(id) => SavedKind::Folded(self.folded.digest(id)),
+                EntryKind::Absent => SavedKind::Absent,
             };
-            nodes.push(SavedNode {
-                ino: node.ino,
-                mount: node.mount.0,
-                times: [node.times.atim, node.times.mtim, node.times.ctim],
-                times_set: false,
-                times_of: (node.times_of != TimesOf::Layer).then_some(node.times_of),
-                executable: node.executable,
-                origin: node.origin.as_deref().map(SavedOrigin::of),
-                body,
-            });
+            nodes.push(self.saved_node(id, entry, cas)?);
         }
         let seen = self.seen.iter().map(SavedOrigin::of).collect();
         let mut baselines = Vec::new();
@@ -261,13 +262,64 @@ impl Overlay {
         })
     }
 
+    /// A node as data; `kind` gives the kinds of its entries.
+    ///
+    /// # Errors
+    /// Those of [`Cas::put`].
+    fn saved_node(
+        &self,
+        id: NodeId,
+        mut kind: impl FnMut(&Entry) -> SavedKind,
+        cas: &Cas,
+    ) -> Result<SavedNode, StoreError> {
+        let node = self.node(id);
+        let body = match &node.body {
+            Body::File(file) if file.content.is_dirty() || node.origin.is_none() => {
+                SavedBody::File(file.content.save(cas)?)
+            }
+            Body::File(file) => SavedBody::FileBelow(file.content.len()),
+            Body::Symlink(target) => SavedBody::Symlink(target.to_string()),
+            Body::Special(file_type) => SavedBody::Special(*file_type),
+            Body::Dir(dir) => {
+                let entry = |(name, entry): (&Arc<str>, &Entry)| {
+                    SavedEntry(name.to_string(), entry.shadows, kind(entry))
+                };
+                let path = |(layer, path): &(u16, VPath)| (*layer, path.as_str().to_owned());
+                SavedBody::Dir(SavedDir {
+                    below: dir.below.iter().map(path).collect(),
+                    entries: dir.entries.iter().map(entry).collect(),
+                    complete: dir.complete,
+                    misses: dir.misses,
+                    scaffold: dir.scaffold,
+                })
+            }
+        };
+        Ok(SavedNode {
+            ino: node.ino,
+            mount: node.mount.0,
+            times: [node.times.atim, node.times.mtim, node.times.ctim],
+            times_set: false,
+            times_of: (node.times_of != TimesOf::Layer).then_some(node.times_of),
+            executable: node.executable,
+            origin: node.origin.as_deref().map(SavedOrigin::of),
+            body,
+        })
+    }
+
     /// Makes this namespace, which must have the same mounts and nothing else, what `saved` was.
     ///
     /// # Errors
     /// [`RestoreError`]; the namespace is unchanged then.
     pub fn restore(&mut self, saved: &SavedOverlay, cas: &Cas) -> Result<(), RestoreError> {
         let nodes = Nodes::default();
-        let mut restored = Self { nodes, is_to_be_restored: false, ..self.clone() };
+        let scope = Scope {
+            mounts: self.mounts.len(),
+            layers: self.layers.len(),
+            file_bytes_max: self.limits.file_bytes_max,
+        };
+        let parts: Arc<dyn Parts> = Arc::new(StoredParts { cas: cas.clone(), scope });
+        let folded = Folded { parts: Some(parts.clone()), ..Folded::default() };
+        let mut restored = Self { nodes, folded, is_to_be_restored: false, ..self.clone() };
         restored.check_mounts(&saved.mounts)?;
         if saved.next_ino > INO_MAX {
             return Err(RestoreError::Damaged("the next inode number is out of range"));
@@ -303,7 +355,8 @@ impl Overlay {
         restored.upper_bytes = 0;
         for (index, node) in saved.nodes.iter().enumerate() {
             let parent = if index == 0 { Some(id_of(0)) } else { parents[index] };
-            let mut node = restored.restored_node(node, parent, names[index], cas)?;
+            let mut fold = |digest| restored.folded.number(digest);
+            let mut node = scope.node(node, parent, names[index], cas, &mut fold)?;
             if let Body::Dir(dir) = &mut node.body {
                 Arc::make_mut(dir).name_bytes = name_bytes[index];
             }
@@ -316,16 +369,20 @@ impl Overlay {
         restored.next_ino = saved.next_ino;
         let (refreshes, applied) = (saved.refreshes.clone(), saved.applied_times.clone());
         restored.writes.known = KnownTimes { refreshes, applied, ..KnownTimes::default() };
-        restored.seen = saved.seen.iter().map(|o| restored.origin(o)).collect::<Result<_, _>>()?;
+        restored.seen = saved.seen.iter().map(|o| scope.origin(o)).collect::<Result<_, _>>()?;
         restored.cache_bytes = 0;
         // The true value is not saved.
         restored.longest_path_bytes = self.limits.path_bytes_max;
-        restored.restore_baselines(saved)?;
+        restored.restore_baselines(saved, &parts)?;
         *self = restored;
         Ok(())
     }
 
-    fn restore_baselines(&mut self, saved: &SavedOverlay) -> Result<(), RestoreError> {
+    fn restore_baselines(
+        &mut self,
+        saved: &SavedOverlay,
+        parts: &Arc<dyn Parts>,
+    ) -> Result<(), RestoreError> {
         for index in 0..self.mounts.len() {
             let Some(layer) = self.layer_of_baseline(index) else { continue };
             let Some(unbegun) = self.mounts[index].baseline.clone() else { continue };
@@ -334,7 +391,7 @@ impl Overlay {
                 let saved = baselines.iter().find(of_mount);
                 let saved =
                     saved.ok_or(RestoreError::Damaged("a mounted directory has no saved state"))?;
-                unbegun.restored(saved)?
+                unbegun.restored(saved, parts)?
             } else {
                 let origins = self.nodes.iter().filter_map(|(_, node)| node.origin.as_deref());
                 let origins = origins.chain(&self.seen);
@@ -358,6 +415,33 @@ impl Overlay {
         Err(RestoreError::Mounts(format!("{}, now {}", had.join(" "), has.join(" "))))
     }
 
+    /// Charges a restored node to the limit of the upper layer.
+    fn charge_restored(&mut self, id: NodeId, is_mount_root: bool) -> Result<(), RestoreError> {
+        let node = self.node(id);
+        let mut bytes = 0;
+        if let Body::Dir(dir) = &node.body {
+            bytes += dir.entries.iter().map(|(name, entry)| entry.name_bytes(name)).sum::<u64>();
+        }
+        if !is_mount_root {
+            bytes += if node.origin.is_none() { node_bytes(&node.body) } else { 0 };
+            bytes += u64::from(node.nlink.saturating_sub(1)) * NODE_BYTES;
+            if let Body::File(file) = &node.body {
+                bytes += file.content.charged();
+            }
+        }
+        self.charge(bytes).map_err(|_| RestoreError::Damaged("it exceeds the size limit"))
+    }
+}
+
+/// What nodes of a namespace may refer to.
+#[derive(Clone, Copy)]
+struct Scope {
+    mounts: usize,
+    layers: usize,
+    file_bytes_max: u64,
+}
+
+impl Scope {
     fn origin(&self, saved: &SavedOrigin) -> Result<Origin, RestoreError> {
         let path = self.layer_path(saved.layer, &saved.path)?;
         let SavedOrigin { layer, stamp, executable, was_read, shown_ns, .. } = *saved;
@@ -367,21 +451,23 @@ impl Overlay {
     }
 
     fn layer_path(&self, layer: u16, path: &str) -> Result<VPath, RestoreError> {
-        if usize::from(layer) >= self.layers.len() {
+        if usize::from(layer) >= self.layers {
             return Err(RestoreError::Damaged("a layer number is out of range"));
         }
         let parsed = VPath::parse(path).ok().filter(|parsed| parsed.as_str() == path);
         parsed.ok_or(RestoreError::Damaged("invalid path"))
     }
 
-    fn restored_node(
+    /// The node `saved`, with `names` names. `fold` gives numbers to directories in the store.
+    fn node(
         &self,
         saved: &SavedNode,
         parent: Option<NodeId>,
         names: u32,
         cas: &Cas,
+        fold: &mut dyn FnMut(Digest) -> FoldedId,
     ) -> Result<Node, RestoreError> {
-        if usize::from(saved.mount) >= self.mounts.len() {
+        if usize::from(saved.mount) >= self.mounts {
             return Err(RestoreError::Damaged("a mount number is out of range"));
         }
         if names == 0 {
@@ -389,7 +475,7 @@ impl Overlay {
         }
         let body = match &saved.body {
             SavedBody::File(content) => {
-                let content = Content::restore(content, cas, self.limits.file_bytes_max)?;
+                let content = Content::restore(content, cas, self.file_bytes_max)?;
                 Body::File(File { content })
             }
             SavedBody::FileBelow(_) if saved.origin.is_none() => {
@@ -398,7 +484,7 @@ impl Overlay {
             SavedBody::FileBelow(len) => Body::File(File { content: Content::below(*len) }),
             SavedBody::Symlink(target) => Body::Symlink(target.as_str().into()),
             SavedBody::Special(file_type) => Body::Special(*file_type),
-            SavedBody::Dir(dir) => Body::Dir(Arc::new(self.restored_dir(dir, parent)?)),
+            SavedBody::Dir(dir) => Body::Dir(Arc::new(self.dir(dir, parent, fold)?)),
         };
         let [atim, mtim, ctim] = saved.times;
         let is_dir = matches!(body, Body::Dir(_));
@@ -417,7 +503,12 @@ impl Overlay {
         })
     }
 
-    fn restored_dir(&self, saved: &SavedDir, parent: Option<NodeId>) -> Result<Dir, RestoreError> {
+    fn dir(
+        &self,
+        saved: &SavedDir,
+        parent: Option<NodeId>,
+        fold: &mut dyn FnMut(Digest) -> FoldedId,
+    ) -> Result<Dir, RestoreError> {
         let mut dir = Dir { parent, ..Dir::default() };
         for (layer, path) in &saved.below {
             dir.below.push((*layer, self.layer_path(*layer, path)?));
@@ -430,6 +521,7 @@ impl Overlay {
             let kind = match kind {
                 SavedKind::Node(number) => EntryKind::Node(NodeId(*number)),
                 SavedKind::Below(file_type) => EntryKind::Below(*file_type),
+                SavedKind::Folded(digest) => EntryKind::Folded(fold(*digest)),
                 SavedKind::Absent => EntryKind::Absent,
             };
             let entry = Entry { kind, shadows: *shadows };
@@ -443,23 +535,6 @@ impl Overlay {
         dir.count = if saved.complete { count as u32 } else { 0 };
         (dir.misses, dir.scaffold) = (saved.misses, saved.scaffold);
         Ok(dir)
-    }
-
-    /// Charges a restored node to the limit of the upper layer.
-    fn charge_restored(&mut self, id: NodeId, is_mount_root: bool) -> Result<(), RestoreError> {
-        let node = self.node(id);
-        let mut bytes = 0;
-        if let Body::Dir(dir) = &node.body {
-            bytes += dir.entries.iter().map(|(name, entry)| entry.name_bytes(name)).sum::<u64>();
-        }
-        if !is_mount_root {
-            bytes += if node.origin.is_none() { node_bytes(&node.body) } else { 0 };
-            bytes += u64::from(node.nlink.saturating_sub(1)) * NODE_BYTES;
-            if let Body::File(file) = &node.body {
-                bytes += file.content.charged();
-            }
-        }
-        self.charge(bytes).map_err(|_| RestoreError::Damaged("it exceeds the size limit"))
     }
 }
 
