@@ -185,10 +185,9 @@ impl Compiler {
             .as_ref()
             .map(|cache_dir| CodeCache::new(cache_dir).expect_writable().map(|()| cache_dir));
         if let Some(Ok(cache_dir)) = writable {
-            return match self.compile_aside(cache_dir, module, shown)? {
-                true => Program::from_cache(engine, module, unknown),
-                false => Ok(None),
-            };
+            let is_compiled = self.compile_aside(cache_dir, module, shown)?;
+            let program = is_compiled.then(|| Program::from_cache(engine, module, unknown));
+            return Ok(program.transpose()?.flatten());
         }
         // For this user alone: what is in it is run.
         let Ok(scratch) = tempfile::tempdir() else { return Ok(None) };

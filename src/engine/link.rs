@@ -7,7 +7,7 @@ use wasmtime::component::{self, Component, LinkerInstance, ResourceType};
 use wasmtime::{Caller, ExternType, InstancePre, Linker, Val};
 
 use super::backend::Backend;
-use super::code_cache::{self, Code};
+use super::code_cache::{self, Code, CodeCache};
 use super::generator::Generator;
 use super::module::{Encoding, UNKNOWN_IMPORTS_MAX};
 use super::{Engine, Module, ProgramError};

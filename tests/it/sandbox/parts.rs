@@ -20,8 +20,8 @@ fn plant_many(folder: &Path) {
         let dir = folder.join(format!("dir{dir}/inner"));
         std::fs::create_dir_all(&dir).unwrap();
         for file in 0..FILES {
-            std::fs::write(dir.join(format!("file{file}")), format!("{file} in {dir:?}\n"))
-                .unwrap();
+            let text = format!("{file} in {}\n", dir.display());
+            std::fs::write(dir.join(format!("file{file}")), text).unwrap();
         }
     }
 }
