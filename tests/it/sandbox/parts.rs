@@ -46,6 +46,9 @@ fn session_reads_and_writes_what_it_looks_at() {
     sh(&mut session, "cd /work; grep -r nothing . ; ls -lR . > /tmp/all");
     let id = store.save(&mut session).unwrap();
     let before = parts(kept.path());
+    let longest =
+        before.iter().map(|part| std::fs::metadata(kept.path().join(part)).unwrap().len());
+    assert!(longest.max() < Some(150_000), "{:?} bytes", before.len());
     let len_bytes = |id| std::fs::metadata(store.cas().path_of(id)).unwrap().len();
     assert!(len_bytes(id) < 40_000, "{} bytes", len_bytes(id));
 

@@ -12,20 +12,25 @@ use crate::base::errno::Errno;
 use crate::kernel::vfs::path::VPath;
 use crate::store::StoreError;
 
-/// The directories in the store, by number.
+/// The directories in the store, by number. Forks share them.
 #[derive(Clone, Default)]
 pub(in crate::kernel::vfs) struct Folded {
     pub parts: Option<Arc<dyn Parts>>,
-    pub digests: Vec<Digest>,
+    digests: Arc<Vec<Digest>>,
     /// Those that were read from the store: they need not be written again.
-    pub read: HashSet<Digest>,
+    read: Arc<HashSet<Digest>>,
 }
 
 impl Folded {
     /// The number of a directory.
     pub fn number(&mut self, digest: Digest) -> FoldedId {
-        self.digests.push(digest);
+        Arc::make_mut(&mut self.digests).push(digest);
         FoldedId(u32::try_from(self.digests.len() - 1).expect("a directory takes more than a byte"))
+    }
+
+    /// Whether a directory was read from the store.
+    pub fn was_read(&self, digest: Digest) -> bool {
+        self.read.contains(&digest)
     }
 
     /// What is in the store.
@@ -89,7 +94,7 @@ impl Overlay {
                 EntryKind::Below(_) | EntryKind::Absent => {}
             }
         }
-        self.folded.read.insert(digest);
+        Arc::make_mut(&mut self.folded.read).insert(digest);
         let id = self.insert(read.node);
         let entry = Entry { kind: EntryKind::Node(id), shadows: true };
         self.dir_mut(parent).entries.insert(name.into(), entry);

@@ -8,7 +8,7 @@ use crate::kernel::vfs::apply::conflicts::{Conflict, ConflictKind};
 use crate::kernel::vfs::apply::settle::Placed;
 use crate::kernel::vfs::diff::DiffError;
 use crate::kernel::vfs::layer::FileType;
-use crate::kernel::vfs::overlay::node::{Body, EntryKind, MountId, NodeId};
+use crate::kernel::vfs::overlay::node::{Body, Entry, EntryKind, MountId, NodeId};
 use crate::kernel::vfs::overlay::{Overlay, node_bytes};
 use crate::kernel::vfs::path::VPath;
 
@@ -134,7 +134,9 @@ impl Overlay {
     /// The names of entries with nodes in the directory `dir`.
     pub(in crate::kernel::vfs) fn known_names(&self, dir: NodeId) -> Vec<Arc<str>> {
         let entries = self.dir(dir).entries.iter();
-        let nodes = entries.filter(|(_, entry)| matches!(entry.kind, EntryKind::Node(_)));
+        let is_known =
+            |entry: &Entry| matches!(entry.kind, EntryKind::Node(_) | EntryKind::Folded(_));
+        let nodes = entries.filter(|(_, entry)| is_known(entry));
         nodes.map(|(name, _)| name.clone()).collect()
     }
 }

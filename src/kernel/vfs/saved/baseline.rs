@@ -135,9 +135,10 @@ impl Baseline {
     /// Puts the pins of `leaf` into `cas`, in several leaves if there are many.
     fn save_leaf(&self, leaf: &Leaf, cas: &Cas) -> Result<Vec<Leaf>, StoreError> {
         let pins: Vec<(&VPath, &Pin)> = leaf.pins.iter().flatten().collect();
-        let len = if pins.len() <= LEAF_PINS_MAX { LEAF_PINS_MAX } else { LEAF_PINS };
+        let weight: usize = pins.iter().map(|(_, pin)| weight(pin)).sum();
+        let weight_max = if weight <= LEAF_WEIGHT_MAX { LEAF_WEIGHT_MAX } else { LEAF_WEIGHT };
         let mut leaves = Vec::new();
-        for part in pins.chunks(len) {
+        for part in parts_of(&pins, weight_max) {
             let mut saved = Vec::with_capacity(part.len());
             for (path, pin) in part {
                 self.save_content(pin, cas)?;
@@ -289,9 +290,39 @@ impl SavedList {
     }
 }
 
-/// Most pins that are saved together, and how many where there are more.
-const LEAF_PINS_MAX: usize = 384;
-const LEAF_PINS: usize = 256;
+/// Most that is saved together, and how much where there is more, in names of about 25 bytes.
+const LEAF_WEIGHT_MAX: usize = 3072;
+const LEAF_WEIGHT: usize = 2048;
+
+/// What a pin takes, in names.
+fn weight(pin: &Pin) -> usize {
+    let names = match pin {
+        Pin::There(There { list: Some(list), .. }) => list.entries.len(),
+        _ => 0,
+    };
+    8 + names
+}
+
+/// `pins` in parts of at most `weight_max`, or of one pin.
+fn parts_of<'p, 'a>(
+    mut pins: &'p [(&'a VPath, &'a Pin)],
+    weight_max: usize,
+) -> Vec<&'p [(&'a VPath, &'a Pin)]> {
+    let mut parts = Vec::new();
+    while !pins.is_empty() {
+        let mut left = weight_max;
+        let fits = |(_, pin): &&(&VPath, &Pin)| {
+            let rest = left.checked_sub(weight(pin));
+            left = rest.unwrap_or_default();
+            rest.is_some()
+        };
+        let count = pins.iter().take_while(fits).count().max(1);
+        let (part, rest) = pins.split_at(count);
+        parts.push(part);
+        pins = rest;
+    }
+    parts
+}
 
 fn path_of(path: &str) -> Result<VPath, RestoreError> {
     let parsed = VPath::parse(path).ok().filter(|parsed| parsed.as_str() == path);

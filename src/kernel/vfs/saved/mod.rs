@@ -318,7 +318,8 @@ impl Overlay {
             file_bytes_max: self.limits.file_bytes_max,
         };
         let parts: Arc<dyn Parts> = Arc::new(StoredParts { cas: cas.clone(), scope });
-        let folded = Folded { parts: Some(parts.clone()), ..Folded::default() };
+        let mut folded = Folded::default();
+        folded.parts = Some(parts.clone());
         let mut restored = Self { nodes, folded, is_to_be_restored: false, ..self.clone() };
         restored.check_mounts(&saved.mounts)?;
         if saved.next_ino > INO_MAX {

@@ -115,7 +115,7 @@ impl Overlay {
             let dir = self.saved_node(id, kind, cas)?;
             let entry = |id: &NodeId| self.saved_node(*id, |_| SavedKind::Absent, cas);
             let entries = entries.iter().map(entry).collect::<Result<_, _>>()?;
-            let is_there = |digest| is_own && self.folded.read.contains(&digest);
+            let is_there = |digest| is_own && self.folded.was_read(digest);
             let digest = put(&SavedFolded { dir, entries }, is_there, cas)?;
             folded.insert(id, digest);
         }
