@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::drift_kind::DriftKind;
-use super::pins::{List, Pin, Pins, There};
+use super::pin_table::Pins;
+use super::pins::{List, Pin, There};
 use crate::base::ambient;
 use crate::base::digest::Digest;
 use crate::base::errno::Errno;

@@ -26,6 +26,7 @@ pub(super) mod nodes;
 pub(super) mod open;
 pub(super) mod parts;
 pub(super) mod path_length;
+pub(super) mod pin_table;
 pub(super) mod pins;
 pub(super) mod rename;
 pub(super) mod resolve;
@@ -48,6 +49,7 @@ use self::mount::Mount;
 use self::node::{
     Body, Dir, Entry, EntryKind, File, MountId, Node, NodeId, Origin, TimesOf, ino_below, name_len,
 };
+pub(super) use self::node::{NODE_BYTES, node_bytes};
 use self::nodes::Nodes;
 use self::times::TimeScale;
 use self::write_times::WriteTimes;
@@ -58,9 +60,6 @@ use crate::tape::Recorder;
 
 /// Failed lookups below in one directory before it is listed instead.
 const MISSES_MAX: u8 = 8;
-
-/// Charge for a node, without its content and the bytes of its name; also for each further name.
-pub(super) const NODE_BYTES: u64 = 512;
 
 /// Spare entries that a directory may keep allocated.
 const ENTRIES_SPARE: usize = 32;
@@ -592,12 +591,5 @@ impl Overlay {
     pub(super) fn is_empty(&mut self, dir: NodeId) -> Result<bool, Errno> {
         self.complete(dir)?;
         Ok(self.dir(dir).count == 0)
-    }
-}
-/// Charge for a node created here, without its names and the content of a file.
-pub(super) fn node_bytes(body: &Body) -> u64 {
-    match body {
-        Body::Symlink(target) => NODE_BYTES + target.len() as u64,
-        _ => NODE_BYTES,
     }
 }

@@ -196,6 +196,17 @@ pub(in crate::kernel::vfs) enum EntryKind {
     Absent,
 }
 
+/// Charge for a node, without its content and the bytes of its name; also for each further name.
+pub(in crate::kernel::vfs) const NODE_BYTES: u64 = 512;
+
+/// Charge for a node created here, without its names and the content of a file.
+pub(in crate::kernel::vfs) fn node_bytes(body: &Body) -> u64 {
+    match body {
+        Body::Symlink(target) => NODE_BYTES + target.len() as u64,
+        _ => NODE_BYTES,
+    }
+}
+
 /// Length of a checked name.
 pub(in crate::kernel::vfs) fn name_len(name: &str) -> u8 {
     u8::try_from(name.len()).unwrap_or(u8::MAX)

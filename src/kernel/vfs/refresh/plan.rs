@@ -12,7 +12,8 @@ use crate::kernel::vfs::layer::{DirEntry, FileType, Stat};
 use crate::kernel::vfs::overlay::Overlay;
 use crate::kernel::vfs::overlay::baseline::{Baseline, start};
 use crate::kernel::vfs::overlay::node::{Body, MountId, NodeId, TimesOf};
-use crate::kernel::vfs::overlay::pins::{List, Pin, Pins, There, beneath};
+use crate::kernel::vfs::overlay::pin_table::Pins;
+use crate::kernel::vfs::overlay::pins::{List, Pin, There, beneath};
 use crate::kernel::vfs::path::VPath;
 
 /// What a refresh does with one mount.

@@ -7,14 +7,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
 use serde::{Deserialize, Serialize};
 
-use super::{RestoreError, parts};
+use super::{RestoreError, part};
 use crate::base::digest::Digest;
 use crate::kernel::vfs::layer::{DirEntry, FileType, Stat};
 use crate::kernel::vfs::overlay::Overlay;
 use crate::kernel::vfs::overlay::baseline::{Baseline, start};
 use crate::kernel::vfs::overlay::drift_kind::DriftKind;
 use crate::kernel::vfs::overlay::parts::Parts;
-use crate::kernel::vfs::overlay::pins::{Leaf, List, Pin, PinTable, Pins, There};
+use crate::kernel::vfs::overlay::pin_table::{Leaf, PinTable, Pins};
+use crate::kernel::vfs::overlay::pins::{List, Pin, There};
 use crate::kernel::vfs::path::{VPath, check_name};
 use crate::store::{Cas, StoreError};
 
@@ -87,7 +88,7 @@ impl SavedBaseline {
         };
         let mut contents: Vec<Digest> = self.pins.iter().filter_map(content).collect();
         for (_, digest) in &self.leaves {
-            let pins: Vec<SavedPin> = parts::get(cas, *digest)?;
+            let pins: Vec<SavedPin> = part::get(cas, *digest)?;
             contents.push(*digest);
             contents.extend(pins.iter().filter_map(content));
         }
@@ -144,7 +145,7 @@ impl Baseline {
                 self.save_content(pin, cas)?;
                 saved.push(SavedPin::of(path, pin));
             }
-            let stored = Some(parts::put(&saved, |_| false, cas)?);
+            let stored = Some(part::put(&saved, |_| false, cas)?);
             let first = if leaves.is_empty() { leaf.first.clone() } else { part[0].0.clone() };
             let pins = part.iter().map(|(path, pin)| ((*path).clone(), (*pin).clone()));
             leaves.push(Leaf { first, stored, pins: Some(pins.collect()) });

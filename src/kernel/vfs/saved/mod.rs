@@ -5,6 +5,7 @@
 
 pub(super) mod baseline;
 pub(super) mod content;
+mod part;
 pub(super) mod parts;
 
 use std::collections::HashMap;

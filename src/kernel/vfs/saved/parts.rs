@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::baseline::SavedPin;
+use super::part::{PART_BYTES_MAX, get, put};
 use super::{SavedBody, SavedKind, SavedNode, Scope};
 use crate::base::digest::Digest;
 use crate::kernel::vfs::overlay::Overlay;
@@ -16,9 +16,6 @@ use crate::kernel::vfs::overlay::parts::{Parts, StoredDir};
 use crate::kernel::vfs::overlay::pins::Pin;
 use crate::kernel::vfs::path::VPath;
 use crate::store::{Cas, StoreError, read_slice};
-
-/// Size limit of a part: that of a snapshot.
-const PART_BYTES_MAX: u64 = 1 << 30;
 
 /// A directory in which no program changed anything.
 #[derive(Serialize, Deserialize)]
@@ -158,30 +155,4 @@ fn beneath(
         todo.extend(dir.folded().filter(|digest| found.insert(*digest)));
     }
     Ok(found.into_iter())
-}
-
-/// Stores `part`, unless it `is_there`; returns its digest.
-///
-/// # Errors
-/// Those of [`Cas::put`].
-pub(super) fn put(
-    part: &impl Serialize,
-    is_there: impl FnOnce(Digest) -> bool,
-    cas: &Cas,
-) -> Result<Digest, StoreError> {
-    let text = serde_json::to_vec(part).expect("all keys are strings");
-    let digest = Digest::of(&text);
-    if !is_there(digest) && !cas.contains(digest) {
-        cas.put(digest, &mut read_slice(&text))?;
-    }
-    Ok(digest)
-}
-
-/// Reads a part.
-///
-/// # Errors
-/// Those of [`Cas::get`]; `Damaged` if it is no such part.
-pub(super) fn get<T: DeserializeOwned>(cas: &Cas, digest: Digest) -> Result<T, StoreError> {
-    let text = cas.get(digest, PART_BYTES_MAX)?;
-    serde_json::from_slice(&text).map_err(|_| StoreError::Damaged { path: cas.path_of(digest) })
 }
