@@ -27,6 +27,11 @@ impl Digest {
         Self(*blake3::hash(bytes).as_bytes())
     }
 
+    /// The digest of `bytes`, of which all processors compute a part: for megabytes.
+    pub fn of_large(bytes: &[u8]) -> Self {
+        Self(*blake3::Hasher::new().update_rayon(bytes).finalize().as_bytes())
+    }
+
     /// The digest of `bytes` that only those can compute who have `key`: a message authentication code.
     pub fn keyed(key: &[u8; Self::BYTES], bytes: &[u8]) -> Self {
         Self(*blake3::keyed_hash(key, bytes).as_bytes())
@@ -141,5 +146,7 @@ mod tests {
         assert_eq!(hasher.digest(), Digest::of(&bytes));
         let (digest, count) = Digest::of_reader(bytes.as_slice()).unwrap();
         assert_eq!((digest, count), (Digest::of(&bytes), bytes.len() as u64));
+        let large = vec![7u8; 3 << 20];
+        assert_eq!(Digest::of_large(&large), Digest::of(&large));
     }
 }

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 
+use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use wasmparser::{
     BinaryReaderError, BlockType, CompositeInnerType, FunctionBody, Operator, Parser, Payload,
     TypeRef, ValType,
@@ -44,19 +45,29 @@ pub(super) struct CompileCost {
 impl CompileCost {
     /// Computes the bounds for the binary module `bytes`, which may be invalid.
     pub(super) fn of(bytes: &[u8]) -> Self {
-        let mut counter = Counter::default();
+        let mut types = Types::default();
+        // Those of one module, which is all that a function needs.
+        let mut bodies = Vec::new();
         let mut function_bytes = Vec::new();
-        let (mut local_bytes_max, mut values_max) = (0, 0);
+        let mut local_bytes_max = 0;
         for payload in Parser::new(0).parse_all(bytes) {
             // The compiler refuses what cannot be parsed.
             let Ok(payload) = payload else { break };
-            if let Payload::CodeSectionEntry(body) = &payload {
-                local_bytes_max = local_bytes_max.max(local_bytes(body).unwrap_or(u64::MAX));
-                function_bytes.push(counter.function(body).unwrap_or(0));
+            match payload {
+                Payload::CodeSectionEntry(body) => {
+                    local_bytes_max = local_bytes_max.max(local_bytes(&body).unwrap_or(u64::MAX));
+                    bodies.push(body);
+                }
+                // Another module of a component.
+                Payload::Version { .. } => {
+                    function_bytes.extend(types.bytes_of(&std::mem::take(&mut bodies)));
+                    types.forget();
+                }
+                payload => drop(types.learn(payload)),
             }
-            let _ = counter.learn(payload);
-            values_max = values_max.max(counter.values_max);
         }
+        function_bytes.extend(types.bytes_of(&bodies));
+        let values_max = types.values_max;
         function_bytes.sort_unstable_by(|a, b| b.cmp(a));
         Self {
             module_bytes: (bytes.len() as u64).saturating_mul(MODULE_BYTES),
@@ -124,15 +135,20 @@ struct Variable {
     lives_through: Option<u64>,
 }
 
-/// Computes the bounds of functions.
+/// The types of a module, by the number of their values.
 #[derive(Default)]
-struct Counter {
+struct Types {
     /// Parameters and results of each type; 0 if it is not a function.
-    types: Vec<u64>,
-    /// Most parameters and results of any type so far.
-    values_max: u64,
-    /// Parameters and results of each function.
+    values: Vec<u64>,
+    /// The same of each function.
     functions: Vec<u64>,
+    /// Most parameters and results of any type of any module so far.
+    values_max: u64,
+}
+
+/// Computes the bounds of functions, one after the other.
+struct Counter<'t> {
+    types: &'t Types,
     variables: Vec<Variable>,
     /// Variables used in the current function.
     used: Vec<u32>,
@@ -146,14 +162,21 @@ struct Counter {
     loop_ends: HashMap<u64, u64>,
 }
 
-impl Counter {
+impl Types {
+    /// Another module begins.
+    fn forget(&mut self) {
+        self.values.clear();
+        self.functions.clear();
+    }
+
+    /// The bounds for the functions `bodies`. A large module has a hundred thousand of them: all processors count.
+    fn bytes_of(&self, bodies: &[FunctionBody<'_>]) -> Vec<u64> {
+        let of = |counter: &mut Counter<'_>, body| counter.function(body).unwrap_or(0);
+        bodies.par_iter().map_init(|| Counter::new(self), of).collect()
+    }
+
     fn learn(&mut self, payload: Payload<'_>) -> Result<(), BinaryReaderError> {
         match payload {
-            // Another module of a component.
-            Payload::Version { .. } => {
-                self.types.clear();
-                self.functions.clear();
-            }
             Payload::TypeSection(types) => {
                 for group in types {
                     for ty in group?.into_types() {
@@ -162,7 +185,7 @@ impl Counter {
                             _ => 0,
                         };
                         self.values_max = self.values_max.max(values);
-                        self.types.push(values);
+                        self.values.push(values);
                     }
                 }
             }
@@ -184,7 +207,30 @@ impl Counter {
     }
 
     fn values_of(&self, ty: u32) -> u64 {
-        self.types.get(ty as usize).copied().unwrap_or(0)
+        self.values.get(ty as usize).copied().unwrap_or(0)
+    }
+
+    fn values_of_block(&self, ty: BlockType) -> u64 {
+        match ty {
+            BlockType::Empty => 0,
+            BlockType::Type(_) => 1,
+            BlockType::FuncType(ty) => self.values_of(ty),
+        }
+    }
+}
+
+impl<'t> Counter<'t> {
+    fn new(types: &'t Types) -> Self {
+        Self {
+            types,
+            variables: Vec::new(),
+            used: Vec::new(),
+            function: 0,
+            frames: Vec::new(),
+            open_loops: Vec::new(),
+            block: 0,
+            loop_ends: HashMap::new(),
+        }
     }
 
     /// The bound for the function `body`.
@@ -208,26 +254,26 @@ impl Counter {
                     self.write(local_index);
                 }
                 Operator::Call { function_index } | Operator::ReturnCall { function_index } => {
-                    let values = self.functions.get(function_index as usize);
+                    let values = self.types.functions.get(function_index as usize);
                     add(values.copied().unwrap_or(0), CALL_VALUE_BYTES);
                 }
                 Operator::CallIndirect { type_index, .. }
                 | Operator::ReturnCallIndirect { type_index, .. }
                 | Operator::CallRef { type_index }
                 | Operator::ReturnCallRef { type_index } => {
-                    add(self.values_of(type_index), CALL_VALUE_BYTES);
+                    add(self.types.values_of(type_index), CALL_VALUE_BYTES);
                 }
                 operator @ (Operator::Block { blockty }
                 | Operator::Loop { blockty }
                 | Operator::If { blockty }) => {
                     let is_loop = matches!(operator, Operator::Loop { .. });
                     add(u64::from(is_loop), LOOP_BYTES);
-                    add(self.values_of_block(blockty), BLOCK_VALUE_BYTES);
+                    add(self.types.values_of_block(blockty), BLOCK_VALUE_BYTES);
                     frames += 1;
                     self.open(frames, is_loop);
                 }
                 Operator::TryTable { try_table } => {
-                    add(self.values_of_block(try_table.ty), BLOCK_VALUE_BYTES);
+                    add(self.types.values_of_block(try_table.ty), BLOCK_VALUE_BYTES);
                     frames += 1;
                     self.open(frames, false);
                 }
@@ -248,14 +294,6 @@ impl Counter {
         }
         add(self.blocks_lived_across(), LIVE_BYTES);
         Ok(bytes)
-    }
-
-    fn values_of_block(&self, ty: BlockType) -> u64 {
-        match ty {
-            BlockType::Empty => 0,
-            BlockType::Type(_) => 1,
-            BlockType::FuncType(ty) => self.values_of(ty),
-        }
     }
 
     fn open(&mut self, id: u64, is_loop: bool) {
@@ -378,7 +416,8 @@ mod tests {
     fn lived_across(body: &str) -> u64 {
         let text = format!("(module (func (param i32) (local i32) {body}))");
         let bytes = wat::parse_str(text).unwrap();
-        let mut counter = Counter::default();
+        let types = Types::default();
+        let mut counter = Counter::new(&types);
         for payload in Parser::new(0).parse_all(&bytes) {
             if let Payload::CodeSectionEntry(body) = payload.unwrap() {
                 counter.function(&body).unwrap();

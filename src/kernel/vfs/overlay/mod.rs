@@ -355,24 +355,29 @@ impl Overlay {
     #[inline]
     pub(super) fn child(&mut self, dir: NodeId, name: &str) -> Result<Option<NodeId>, Errno> {
         let this = self.dir(dir);
-        match this.entries.get(name) {
-            Some(Entry { kind: EntryKind::Node(id), .. }) => Ok(Some(*id)),
-            Some(Entry { kind: EntryKind::Absent, .. }) => Ok(None),
-            Some(Entry { kind: EntryKind::Below(_), .. }) => self.materialise(dir, name),
-            Some(Entry { kind: EntryKind::Folded(id), .. }) => {
-                let id = *id;
-                self.unfold(dir, name, id).map(Some)
-            }
+        let known = this.entries.get(name).map(|entry| entry.kind);
+        match known {
+            Some(EntryKind::Node(id)) => Ok(Some(id)),
+            Some(EntryKind::Absent) => Ok(None),
             None if this.complete => Ok(None),
-            None => self.unlisted_child(dir, name),
+            known => self.child_without_node(dir, name, known),
         }
     }
 
-    /// As [`Overlay::child`], if nothing is known of `name` yet.
-    fn unlisted_child(&mut self, dir: NodeId, name: &str) -> Result<Option<NodeId>, Errno> {
+    /// As [`Overlay::child`], if `name` has no node yet. Apart, so that other lookups do not pay for it.
+    #[cold]
+    fn child_without_node(
+        &mut self,
+        dir: NodeId,
+        name: &str,
+        known: Option<EntryKind>,
+    ) -> Result<Option<NodeId>, Errno> {
+        if let Some(EntryKind::Folded(id)) = known {
+            return self.unfold(dir, name, id).map(Some);
+        }
         let this = self.dir(dir);
         let exact = this.below.iter().all(|(l, _)| self.layers[usize::from(*l)].names_are_exact());
-        if this.misses >= MISSES_MAX || !exact {
+        if known.is_none() && (this.misses >= MISSES_MAX || !exact) {
             self.complete(dir)?;
             return self.child(dir, name);
         }
