@@ -22,7 +22,7 @@ pub(in crate::kernel::vfs) struct Folded {
 }
 
 impl Folded {
-    /// The number of a directory.
+    /// Gives a directory in the store a number.
     pub fn number(&mut self, digest: Digest) -> FoldedId {
         Arc::make_mut(&mut self.digests).push(digest);
         FoldedId(u32::try_from(self.digests.len() - 1).expect("a directory takes more than a byte"))
@@ -33,7 +33,7 @@ impl Folded {
         self.read.contains(&digest)
     }
 
-    /// What is in the store.
+    /// The digest under which a directory is in the store.
     pub fn digest(&self, id: FoldedId) -> Digest {
         self.digests[id.0 as usize]
     }
