@@ -243,6 +243,23 @@ pub fn is_at(file: &File, path: &Path) -> bool {
     }
 }
 
+/// Whether the disk of `file`, which is empty and stays so, has room for `bytes`. True where the system does not tell.
+pub fn has_room(file: &File, bytes: u64) -> bool {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{FallocateFlags, fallocate};
+        let full = [rustix::io::Errno::NOSPC, rustix::io::Errno::DQUOT];
+        let found = fallocate(file, FallocateFlags::KEEP_SIZE, 0, bytes);
+        // Other errors are of disks that cannot tell.
+        !found.is_err_and(|errno| full.contains(&errno))
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = (file, bytes);
+        true
+    }
+}
+
 /// Opens a file for reading from its start and appending.
 #[cfg(feature = "annotations")]
 pub fn open_append(path: &Path) -> Result<File, DiskError> {

@@ -4,6 +4,16 @@
     allow(unsafe_code, reason = "these systems have no safe call for it")
 )]
 
+/// As [`give_way`], for this process, which has a session of its own: where Linux schedules sessions as groups, a priority
+/// counts within its group alone.
+pub fn give_way_as_session() {
+    #[cfg(target_os = "linux")]
+    if let Ok(mut group) = super::disk::append(std::path::Path::new("/proc/self/autogroup")) {
+        let _ = std::io::Write::write_all(&mut group, b"19");
+    }
+    give_way();
+}
+
 /// Gives the calling thread, and threads that it starts, the lowest priority, as far as the system allows.
 pub fn give_way() {
     #[cfg(target_os = "linux")]

@@ -8,6 +8,7 @@
 //! ```text
 //! optimize-1/lock              locked while the process runs
 //! optimize-1/running.json      what it compiles
+//! optimize-1/stop              asks it to end
 //! optimize-1/<module>.wasm     a module that waits, or is compiled
 //! optimize-1/<module>.json     how to compile it; written last
 //! optimize-1/<module>.failed   the limit of memory beyond which it cannot be compiled
@@ -32,6 +33,12 @@ const WAITING_MAX: usize = 32;
 
 /// Time after which a module that could not be compiled is tried again: the machine may have been short of memory.
 const FAILURE_HOLDS: Duration = Duration::from_hours(24);
+
+/// Time that the process that optimizes takes to end, at most.
+const STOPPING_TAKES: Duration = Duration::from_secs(10);
+
+/// Interval at which it looks whether it is asked to end.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Time between the files of a module that is added, at most.
 const ADDING_TAKES: Duration = Duration::from_mins(1);
@@ -115,19 +122,64 @@ impl Queue {
         }
     }
 
-    /// Forgets what waits, and what could not be compiled.
+    /// Ends the process that optimizes, and forgets what waits and what could not be compiled.
     pub fn clear(&self) {
-        let ids = self.ids();
-        let left = disk::list(&self.0).unwrap_or_default();
-        let failed = left
-            .into_iter()
-            .filter(|path| path.extension().is_some_and(|extension| extension == "failed"));
-        let files = ids.iter().flat_map(|id| [self.file(id, "json"), self.file(id, "wasm")]);
-        for path in files.chain(failed) {
-            let _ = disk::remove_file(&path);
+        self.stop();
+        self.remove(&["failed"]);
+    }
+
+    /// Ends the process that optimizes, and forgets what waits; returns whether that process has ended.
+    pub fn stop(&self) -> bool {
+        self.remove(&["json"]);
+        let stop_file = self.stop_file();
+        let begun = ambient::instant_now();
+        let lock = loop {
+            let lock = self.lock();
+            if lock.is_some() || !self.is_there() || ambient::elapsed_since(begun) > STOPPING_TAKES
+            {
+                break lock;
+            }
+            let _ = atomic_file::write(&stop_file, &[]);
+            ambient::sleep(LOOK_EVERY);
+        };
+        let _ = disk::remove_file(&stop_file);
+        if lock.is_some() {
+            self.remove(&["json", "wasm"]);
         }
-        if let Some(lock) = self.lock() {
-            self.sweep(&lock);
+        lock.is_some() || !self.is_there()
+    }
+
+    /// The file that asks the process that optimizes to end.
+    fn stop_file(&self) -> PathBuf {
+        self.0.join("stop")
+    }
+
+    fn is_there(&self) -> bool {
+        disk::metadata(&self.0).is_ok()
+    }
+
+    /// Ends this process when it is asked to. `_lock` is held.
+    pub fn end_when_asked(&self, _lock: &File) -> Result<()> {
+        let stop_file = self.stop_file();
+        // It was meant for another process.
+        let _ = disk::remove_file(&stop_file);
+        let look = move || {
+            while disk::metadata(&stop_file).is_err() {
+                ambient::sleep(LOOK_EVERY);
+            }
+            std::process::exit(0);
+        };
+        std::thread::Builder::new().spawn(look)?;
+        Ok(())
+    }
+
+    /// Removes the files with `extensions`.
+    fn remove(&self, extensions: &[&str]) {
+        for path in disk::list(&self.0).unwrap_or_default() {
+            let extension = path.extension().and_then(|extension| extension.to_str());
+            if extension.is_some_and(|extension| extensions.contains(&extension)) {
+                let _ = disk::remove_file(&path);
+            }
         }
     }
 
@@ -192,9 +244,10 @@ pub fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Option<T> {
 
 /// Whether a process may go on after the run.
 pub fn is_allowed(args: &CompileArgs) -> bool {
-    let is_wanted =
-        args.background || ambient::setting("CI").is_none() && stderr_is_terminal() && !is_busy();
-    is_wanted && !args.no_background
+    let is_set = |name| ambient::setting(name).is_some();
+    let is_usual =
+        || !is_set("CI") && !is_set("BELLJAR_NO_BACKGROUND") && stderr_is_terminal() && !is_busy();
+    (args.background || is_usual()) && !args.no_background
 }
 
 /// Has `module` optimized after the run, if that is allowed. If it fails, the module keeps its quick code.
@@ -202,8 +255,11 @@ pub fn want(cache_dir: &Path, module: &Module, fuel: bool, args: &CompileArgs) {
     if !is_allowed(args) {
         return;
     }
-    let wanted =
-        Wanted { name: module.name().to_owned(), fuel, memory_bytes_max: args.max_compile_memory };
+    let wanted = Wanted {
+        name: module.name().to_owned(),
+        fuel,
+        memory_bytes_max: args.limits.max_compile_memory,
+    };
     let queue = Queue::of(cache_dir);
     if queue.add(module, &wanted).is_ok_and(|is_new| is_new) && queue.lock().is_some() {
         let _ = start(cache_dir);

@@ -1,18 +1,22 @@
 //! `belljar cache`.
 
-use anyhow::{Context, Result};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+
+use anyhow::{Context, Result, bail};
 use bytesize::ByteSize;
 use serde_json::json;
 
-use super::args::groups::TierArg;
+use super::args::groups::{CompileArgs, TierArg};
 use super::args::installation::{CacheAction, CacheArgs, CacheCompileArgs};
-use super::background::Queue;
+use super::background::{Queue, Running};
 use super::compile::Compiler;
-use super::home::cache_dir;
+use super::home::{cache_bytes_max, cache_dir};
 use super::progress::Progress;
 use super::text::{count, printable};
-use super::{results, setup};
-use crate::engine::{CACHE_BYTES_MAX, CacheInfo, CodeCache, TierChoice};
+use super::{exit, results, setup};
+use crate::engine::{CacheInfo, CodeCache, TierChoice};
+use crate::{Code, Described, FileDigests, Module, Resolved, Toolchains};
 
 pub fn run(args: &CacheArgs) -> Result<u8> {
     let dir = cache_dir()?;
@@ -25,36 +29,69 @@ pub fn run(args: &CacheArgs) -> Result<u8> {
             Ok(0)
         }
         CacheAction::Clear { json } => {
-            removed(&cache.clear()?, *json);
             Queue::of(&dir).clear();
+            FileDigests::new(&dir).clear()?;
+            removed(&cache.clear()?, *json);
             Ok(0)
         }
+        CacheAction::Stop { json } => stop(&Queue::of(&dir), *json),
         CacheAction::Results { action } => results::run(action),
     }
 }
 
 fn info(cache: &CodeCache, queue: &Queue, json: bool) -> Result<u8> {
     let (info, running, waiting) = (cache.info()?, queue.running(), queue.waiting());
+    let unused = cache.expect_private().err().map(|error| error.to_string());
     if json {
         let (path, bytes) = (info.path.to_string_lossy(), info.bytes);
-        let (modules, bytes_max) = (info.entries, CACHE_BYTES_MAX);
+        let (modules, bytes_max) = (info.entries, cache_bytes_max()?);
         say!(
             "{}",
             json!({
                 "path": path, "modules": modules, "bytes": bytes, "bytes_max": bytes_max,
-                "optimizing": running, "waiting": waiting,
+                "optimizing": running, "waiting": waiting, "unused": unused,
             })
         );
         return Ok(0);
     }
-    let limit = ByteSize(CACHE_BYTES_MAX).display().iec();
+    let limit = ByteSize(cache_bytes_max()?).display().iec();
     say!("{}, of at most {limit}", summary("compiled code of", &info));
+    if let Some(why) = unused {
+        say!("it is not used: {}", printable(&why));
+    }
     if let Some(running) = running {
         let size = ByteSize(running.bytes).display().iec();
-        say!("process {} optimizes {} ({size})", running.pid, printable(&running.module));
+        say!(
+            "process {} optimizes {} ({size}); `belljar cache stop` ends it",
+            running.pid,
+            printable(&running.module)
+        );
     }
     for module in waiting {
         say!("{} waits to be optimized", printable(&module));
+    }
+    Ok(0)
+}
+
+/// Ends the process that optimizes.
+fn stop(queue: &Queue, json: bool) -> Result<u8> {
+    let running = queue.running();
+    let has_ended = queue.stop();
+    if json {
+        say!("{}", json!({ "optimizing": running, "ended": has_ended }));
+        return Ok(if has_ended { 0 } else { exit::FAILED });
+    }
+    match running {
+        _ if !has_ended => {
+            bail!("the process that optimizes does not end: `belljar cache info` shows its number")
+        }
+        None => say!("nothing is optimized"),
+        Some(Running { pid, module, .. }) => {
+            let module = printable(&module);
+            say!(
+                "process {pid} has ended; {module} is optimized after a later run, or by `belljar cache compile`"
+            );
+        }
     }
     Ok(0)
 }
@@ -74,37 +111,54 @@ fn summary(verb: &str, info: &CacheInfo) -> String {
     format!("{verb} {modules}, {bytes}, in {}", info.path.display())
 }
 
-/// Compiles programs into the cache: optimized, unless another tier is asked for.
+/// Compiles programs into the cache.
 fn compile(args: &CacheCompileArgs) -> Result<u8> {
-    let mut limits = args.compile;
-    if limits.tier == TierArg::Auto {
-        limits.tier = TierArg::Optimized;
-    }
-    let tier = TierChoice::from(limits.tier);
+    let dir = cache_dir()?;
+    CodeCache::new(&dir).expect_room(0).context("cannot keep compiled code")?;
+    let tier = TierArg::from(args.tier);
+    let compile = CompileArgs { tier, background: false, no_background: true, limits: args.limits };
+    let tier = TierChoice::from(tier);
     let compiler =
-        Compiler { cache_dir: Some(cache_dir()?), fuel: args.fuel, limits, quiet: args.quiet };
+        Compiler { cache_dir: Some(dir), fuel: args.fuel, args: compile, quiet: args.quiet };
+    let counting = if args.fuel { " that counts fuel" } else { "" };
     let mut done = Vec::new();
     let toolchains = setup::toolchains(&args.toolchain)?;
     for named in &args.programs {
-        let module = setup::program(named, &toolchains)?.module()?;
-        let name = printable(&named.to_string_lossy());
-        let size = ByteSize(module.size()).display().iec();
-        let shown = Progress::start(format!("compiling {name} ({size})"), args.quiet);
-        let result = compiler.compile_into_cache(&module, &shown);
-        drop(shown);
-        result.with_context(|| format!("cannot compile {name}"))?;
-        done.push((name, module.digest()));
-    }
-    if args.json {
-        let list: Vec<_> = done
-            .iter()
-            .map(|(name, digest)| json!({ "program": name, "module": digest, "tier": tier }))
-            .collect();
-        say!("{}", json!(list));
-    } else {
-        for (name, _) in done {
-            say!("{name}: {} code is in the cache", tier);
+        for (name, module) in modules(named, &toolchains)? {
+            let name = printable(&name);
+            let size = ByteSize(module.size()).display().iec();
+            let shown = Progress::start(format!("compiling {name} ({size})"), args.quiet);
+            let result = compiler.compile_into_cache(&module, &shown);
+            drop(shown);
+            result.with_context(|| format!("cannot compile {name}"))?;
+            if !args.json {
+                say!("{name}: {tier} code{counting} is in the cache");
+            }
+            done.push(json!({
+                "program": name, "module": module.digest(), "tier": tier, "fuel": args.fuel,
+            }));
         }
     }
+    if args.json {
+        say!("{}", json!(done));
+    }
     Ok(0)
+}
+
+/// The modules of the program `named`, with their names: all of its toolchain's for a script, which starts some of
+/// them.
+fn modules(named: &OsStr, toolchains: &Toolchains) -> Result<Vec<(String, Module)>> {
+    let program = setup::program(named, toolchains)?;
+    let Resolved::Described(Described { code: Code::Script, toolchain, .. }) = &program else {
+        return Ok(vec![(named.to_string_lossy().into_owned(), program.module()?)]);
+    };
+    let mut modules = BTreeMap::new();
+    for name in toolchain.manifest().programs.keys() {
+        let program = toolchains.resolve(name)?;
+        if let Resolved::Described(Described { code: Code::Module(path, _), .. }) = &program {
+            // Several programs may be one module.
+            modules.entry(path.clone()).or_insert((name.clone(), program.module()?));
+        }
+    }
+    Ok(modules.into_values().collect())
 }

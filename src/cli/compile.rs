@@ -16,6 +16,7 @@ use anyhow::{Context, Result, bail};
 use super::args::groups::{CompileArgs, TierArg};
 use super::args::installation::ChildArgs;
 use super::background;
+use super::home::cache_bytes_max;
 use super::loaded::LoadedPrograms;
 use super::progress::Progress;
 use super::text::printable;
@@ -33,6 +34,9 @@ const LOOK_EVERY_MAX: Duration = Duration::from_millis(20);
 /// Most bytes of progress that are read: more than ten hours of it.
 const PROGRESS_BYTES_MAX: u64 = 16 << 20;
 
+/// Time of a compilation that is worth a word.
+const LONG: Duration = Duration::from_secs(2);
+
 /// Interval at which progress is told.
 const TELL_EVERY: Duration = Duration::from_millis(100);
 
@@ -40,6 +44,18 @@ const TELL_EVERY: Duration = Duration::from_millis(100);
 const NOT_KEPT: i32 = 3;
 const REFUSED: i32 = 4;
 const TOO_MUCH: i32 = 5;
+const NOT_STORED: i32 = 6;
+
+/// What became of a module that was compiled in a process of its own.
+#[derive(PartialEq, Eq)]
+enum Aside {
+    /// Its code is in the cache.
+    Kept,
+    /// It was compiled, and its code cannot be stored.
+    NotStored,
+    /// It was not compiled.
+    Failed,
+}
 
 /// An engine for [`crate::engine::ModuleInfo`]: it compiles what is as good as empty, and keeps nothing.
 pub fn engine_for_info() -> Result<Engine> {
@@ -55,8 +71,8 @@ pub struct Compiler {
     pub cache_dir: Option<PathBuf>,
     /// Whether the code counts fuel.
     pub fuel: bool,
-    /// The limits of compiling.
-    pub limits: CompileArgs,
+    /// The tier, the limits of compiling, and what may go on after the run.
+    pub args: CompileArgs,
     /// Whether to print no progress.
     pub quiet: bool,
 }
@@ -127,16 +143,24 @@ impl Compiler {
         unknown: UnknownImports,
     ) -> Result<Program, ProgramError> {
         let size = bytesize::ByteSize(module.size()).display().iec();
-        let name = module.name().rsplit('/').next().unwrap_or_default();
-        let once = if self.cache_dir.is_some() { ", once" } else { "" };
-        let message = format!("compiling {} ({size}){once}", printable(name));
-        let _spending = Spending::start();
+        let name = printable(module.name().rsplit('/').next().unwrap_or_default());
+        let cache_dir = self.cache_dir.as_deref();
+        let has_room = |dir| CodeCache::new(dir).expect_room(module.size());
+        let kept = cache_dir.map(|dir| has_room(dir).map(|()| dir));
+        let to_keep = if matches!(kept, Some(Ok(_))) { " for the cache" } else { "" };
+        let message = format!("compiling {name} ({size}{}){to_keep}", self.what_counts());
+        let (begun, _spending) = (ambient::instant_now(), Spending::start());
         let shown = Progress::start(message, self.quiet);
         let is_small =
             module.size() < SMALL_BYTES && module.compile_bytes_max()? <= SMALL_COMPILE_BYTES;
-        if !is_small && let Some(program) = self.compiled_aside(engine, module, unknown, &shown)? {
+        if !is_small
+            && let Some(program) = self.compiled_aside(engine, module, unknown, kept, &shown)?
+        {
             drop(shown);
             self.loaded(&program, module);
+            if ambient::elapsed_since(begun) > LONG {
+                self.tell_of_quick_code(&program, &name);
+            }
             return Ok(program);
         }
         let progress = CompileProgress::default();
@@ -161,6 +185,22 @@ impl Compiler {
         Ok(program)
     }
 
+    /// Says that `program` runs quick code if nothing will optimize it.
+    fn tell_of_quick_code(&self, program: &Program, name: &str) {
+        let stays = self.args.tier == TierArg::Auto && program.tier() == Tier::Quick;
+        if stays && !self.quiet && !background::is_allowed(&self.args) {
+            note!(
+                "belljar: {name} runs quick code here; `belljar cache compile` or --background makes it about 1.6 \
+                 times as fast"
+            );
+        }
+    }
+
+    /// What the code of this compiler does besides running, for messages.
+    fn what_counts(&self) -> &'static str {
+        if self.fuel { ", counting fuel" } else { "" }
+    }
+
     fn warn_of_cache(&self, error: CacheError) {
         if !self.quiet {
             let error = anyhow::Error::from(error);
@@ -168,8 +208,8 @@ impl Compiler {
         }
     }
 
-    /// The program of `module`, compiled in a process of its own; `None` if that is not possible. Where the cache
-    /// cannot be written, or there is none, the code goes through a temporary one.
+    /// The program of `module`, compiled in a process of its own; `None` if that is not possible. `kept` is the cache,
+    /// if there is one. Where it cannot be written, or there is none, the code goes through a temporary one.
     ///
     /// # Errors
     /// As [`Program::compile`]; [`ProgramError::Compile`] at a limit.
@@ -178,25 +218,29 @@ impl Compiler {
         engine: &Engine,
         module: &Module,
         unknown: UnknownImports,
+        kept: Option<Result<&Path, CacheError>>,
         shown: &Progress,
     ) -> Result<Option<Program>, ProgramError> {
-        let writable = self
-            .cache_dir
-            .as_ref()
-            .map(|cache_dir| CodeCache::new(cache_dir).expect_writable().map(|()| cache_dir));
-        if let Some(Ok(cache_dir)) = writable {
-            let is_compiled = self.compile_aside(cache_dir, module, shown)?;
-            let program = is_compiled.then(|| Program::from_cache(engine, module, unknown));
-            return Ok(program.transpose()?.flatten());
+        let mut not_kept = None;
+        match kept {
+            Some(Ok(cache_dir)) => match self.compile_aside(cache_dir, module, shown)? {
+                Aside::Kept => return Program::from_cache(engine, module, unknown),
+                Aside::NotStored => {
+                    not_kept = Some(CacheError::Full { path: cache_dir.to_owned() });
+                }
+                Aside::Failed => return Ok(None),
+            },
+            Some(Err(error)) => not_kept = Some(error),
+            None => {}
         }
         // For this user alone: what is in it is run.
         let Ok(scratch) = tempfile::tempdir() else { return Ok(None) };
-        if !self.compile_aside(scratch.path(), module, shown)? {
+        if self.compile_aside(scratch.path(), module, shown)? != Aside::Kept {
             return Ok(None);
         }
         let cache = CodeCache::new(scratch.path());
         let program = Program::from_other_cache(&cache, engine, module, unknown)?;
-        if let (Some(Err(error)), Some(_)) = (writable, &program) {
+        if let (Some(error), Some(_)) = (not_kept, &program) {
             self.warn_of_cache(error);
         }
         Ok(program)
@@ -205,10 +249,10 @@ impl Compiler {
     /// Has `module` optimized if `program`, which is made of it, begins with quick code.
     pub fn loaded(&self, program: &Program, module: &Module) {
         if let Some(cache_dir) = &self.cache_dir
-            && self.limits.tier == TierArg::Auto
+            && self.args.tier == TierArg::Auto
             && program.tier() == Tier::Quick
         {
-            background::want(cache_dir, module, self.fuel, &self.limits);
+            background::want(cache_dir, module, self.fuel, &self.args);
         }
     }
 
@@ -222,17 +266,15 @@ impl Compiler {
         shown: &Progress,
     ) -> Result<(), ProgramError> {
         let _spending = Spending::start();
-        let is_kept = match &self.cache_dir {
-            Some(cache_dir) => self.compile_aside(cache_dir, module, shown)?,
-            None => false,
-        };
-        if is_kept {
-            return Ok(());
+        match &self.cache_dir {
+            Some(cache_dir) if self.compile_aside(cache_dir, module, shown)? == Aside::Kept => {
+                Ok(())
+            }
+            _ => Err(ProgramError::Cache { name: module.name().to_owned() }),
         }
-        Err(ProgramError::Cache { name: module.name().to_owned() })
     }
 
-    /// Compiles `module` in a process of its own; answers whether its code is in the cache now.
+    /// Compiles `module` in a process of its own.
     ///
     /// # Errors
     /// As [`Program::compile`]; [`ProgramError::Compile`] at a limit.
@@ -241,47 +283,53 @@ impl Compiler {
         cache_dir: &Path,
         module: &Module,
         shown: &Progress,
-    ) -> Result<bool, ProgramError> {
+    ) -> Result<Aside, ProgramError> {
         let bytes = module.bytes()?;
         let refuse =
             |message: String| ProgramError::Compile { name: module.name().to_owned(), message };
         for threads in [None, Some("1")] {
             // If no process can be started, compile in this one.
-            let Ok(mut child) = self.start(cache_dir, module.name(), threads) else {
-                return Ok(false);
+            let Ok(mut child) = self.start(cache_dir, module, threads) else {
+                return Ok(Aside::Failed);
             };
             let (status, said) = match self.wait(&mut child, &bytes, shown) {
                 Ok(Some(ended)) => ended,
                 Ok(None) => {
-                    let limit = readable_duration(self.limits.compile_timeout);
+                    let limit = readable_duration(self.args.limits.compile_timeout);
                     return Err(refuse(format!(
                         "it takes longer than {limit} (raise it with --compile-timeout)"
                     )));
                 }
-                Err(_) => return Ok(false),
+                Err(_) => return Ok(Aside::Failed),
             };
             match status.code() {
-                Some(0) => return Ok(true),
-                Some(NOT_KEPT) => return Ok(false),
+                Some(0) => return Ok(Aside::Kept),
+                Some(NOT_STORED) => return Ok(Aside::NotStored),
+                Some(NOT_KEPT) => return Ok(Aside::Failed),
                 Some(REFUSED) => return Err(ProgramError::Refused(said.trim().to_owned())),
                 _ => {}
             }
         }
-        let limit = bytesize::ByteSize(self.limits.max_compile_memory).display().iec();
+        let limit = bytesize::ByteSize(self.args.limits.max_compile_memory).display().iec();
         Err(refuse(format!(
             "it takes more than {limit} of memory (raise it with --max-compile-memory)"
         )))
     }
 
-    fn start(&self, cache_dir: &Path, name: &str, threads: Option<&str>) -> Result<Child> {
+    fn start(&self, cache_dir: &Path, module: &Module, threads: Option<&str>) -> Result<Child> {
         #[allow(
             clippy::disallowed_methods,
             reason = "this is belljar itself, and no program of the host's"
         )]
         let mut child = std::process::Command::new(std::env::current_exe()?);
-        child.arg("compile-module").arg("--cache-dir").arg(cache_dir).args(["--name", name]);
-        child.arg(format!("--memory-bytes-max={}", self.limits.max_compile_memory));
-        child.arg(format!("--tier={}", TierChoice::from(self.limits.tier)));
+        child
+            .arg("compile-module")
+            .arg("--cache-dir")
+            .arg(cache_dir)
+            .args(["--name", module.name()]);
+        child.arg(format!("--module-bytes={}", module.size()));
+        child.arg(format!("--memory-bytes-max={}", self.args.limits.max_compile_memory));
+        child.arg(format!("--tier={}", TierChoice::from(self.args.tier)));
         if self.fuel {
             child.arg("--fuel");
         }
@@ -306,8 +354,12 @@ impl Compiler {
         let mut stderr = child.stderr.take().context("no standard error")?;
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new;
-            // A child that exits early does not read everything: the write may fail.
-            thread().spawn_scoped(scope, move || stdin.write_all(bytes))?;
+            // A child that exits early does not read everything: the write may fail. As long as the pipe is open, the
+            // child knows that this process waits for it.
+            let written = thread().spawn_scoped(scope, move || {
+                let _ = stdin.write_all(bytes);
+                stdin
+            })?;
             thread().spawn_scoped(scope, move || {
                 for line in BufReader::new(stdout.take(PROGRESS_BYTES_MAX)).lines() {
                     let Ok(line) = line else { break };
@@ -328,7 +380,7 @@ impl Compiler {
                 if let Some(status) = child.try_wait()? {
                     break status;
                 }
-                if spent() > self.limits.compile_timeout {
+                if spent() > self.args.limits.compile_timeout {
                     child.kill()?;
                     child.wait()?;
                     return Ok(None);
@@ -337,20 +389,24 @@ impl Compiler {
                 pause = (pause * 2).min(LOOK_EVERY_MAX);
             };
             let said = said.join().ok().and_then(Result::ok).unwrap_or_default();
+            drop(written);
             Ok(Some((status, said)))
         })
     }
 }
 
-/// Compiles the module on standard input into the cache.
+/// Compiles the module on standard input into the cache. Ends if the parent process ends before it, however that
+/// happens: nobody waits for the code then.
 pub fn child(args: &ChildArgs) -> Result<u8> {
     let is_counted = limit_memory(args.memory_bytes_max);
     let mut bytes = Vec::new();
-    std::io::stdin().lock().read_to_end(&mut bytes)?;
+    std::io::stdin().lock().take(args.module_bytes).read_to_end(&mut bytes)?;
+    end_with_parent()?;
     let config = EngineConfig {
         pool_slots: 0,
         fuel: args.fuel,
         cache_dir: Some(args.cache_dir.clone()),
+        cache_bytes_max: cache_bytes_max()?,
         tier: args.tier.into(),
         optimize_in_background: false,
         // If the system enforces the limit, no estimate from the code is needed.
@@ -376,12 +432,24 @@ pub fn child(args: &ChildArgs) -> Result<u8> {
             let _ = write!(std::io::stderr(), "{error}");
             REFUSED
         }
-        Ok((_, CacheUse::Off | CacheUse::Failed(_))) | Err(_) => NOT_KEPT,
+        Ok((_, CacheUse::Failed(_))) => NOT_STORED,
+        Ok((_, CacheUse::Off)) | Err(_) => NOT_KEPT,
     };
     match u8::try_from(code) {
         Ok(code) => Ok(code),
         Err(_) => bail!("no exit code"),
     }
+}
+
+/// Ends this process when the parent process has closed its end of standard input.
+fn end_with_parent() -> Result<()> {
+    let wait = || {
+        // Nothing more is written to it.
+        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        std::process::exit(NOT_KEPT);
+    };
+    std::thread::Builder::new().spawn(wait).context("cannot start a thread")?;
+    Ok(())
 }
 
 /// Prints how far the compilation is, for the parent process, as long as this process runs.

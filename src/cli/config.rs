@@ -19,8 +19,15 @@ use crate::InstalledToolchains;
 use crate::base::ambient;
 
 /// Variables that change what belljar does.
-const VARIABLES: [&str; 5] =
-    ["BELLJAR_CACHE_DIR", "BELLJAR_HOME", "BELLJAR_PROJECT", "BELLJAR_TIER", "BELLJAR_TOOLCHAIN"];
+const VARIABLES: [&str; 7] = [
+    "BELLJAR_CACHE_DIR",
+    "BELLJAR_CACHE_MAX_SIZE",
+    "BELLJAR_HOME",
+    "BELLJAR_NO_BACKGROUND",
+    "BELLJAR_PROJECT",
+    "BELLJAR_TIER",
+    "BELLJAR_TOOLCHAIN",
+];
 
 /// An option of runs, and where its value comes from.
 struct Line {

@@ -9,6 +9,7 @@ use super::args::Cli;
 use super::args::run::{OnMissing, RunArgs};
 use super::args::values::Sink;
 use super::exit::{Hinted, Usage};
+use super::install::recipes;
 use super::setup;
 use super::text::printable;
 use crate::base::disk;
@@ -143,6 +144,8 @@ pub fn program_not_found(error: anyhow::Error, args: &RunArgs, program: &str) ->
         format!("to run the file in this directory: ./{program}")
     } else if let Some((option, _)) = bare.filter(|_| program.contains('.')) {
         format!("to name the file of {option}: {option}={program}")
+    } else if let Some(recipe) = recipes::with_program(program) {
+        format!("`belljar install {recipe}` installs a toolchain that has it")
     } else if !similar.is_empty() {
         return error;
     } else {

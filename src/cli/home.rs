@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use etcetera::BaseStrategy;
 
+use super::args::values::size;
 use super::exit::Usage;
 use crate::InstalledToolchains;
 use crate::base::own::{OtherUsers, expect_own_folder};
 use crate::base::{ambient, disk};
+use crate::engine::CACHE_BYTES_MAX;
 use crate::kernel::vfs::{JournalError, Journals};
 
 /// The directory for compiled code: `BELLJAR_CACHE_DIR`, or the platform's.
@@ -19,6 +21,16 @@ pub fn cache_dir() -> Result<PathBuf> {
     let base = etcetera::choose_base_strategy()
         .context("cannot find the home directory for the cache; set BELLJAR_CACHE_DIR")?;
     absolute(&base.cache_dir(), "BELLJAR_CACHE_DIR")
+}
+
+/// Bytes of compiled code that are kept: `BELLJAR_CACHE_MAX_SIZE`, or [`CACHE_BYTES_MAX`].
+///
+/// # Errors
+/// It is not a size.
+pub fn cache_bytes_max() -> Result<u64> {
+    let Some(text) = ambient::setting("BELLJAR_CACHE_MAX_SIZE") else { return Ok(CACHE_BYTES_MAX) };
+    let bytes = size(&text.to_string_lossy());
+    Ok(bytes.map_err(|error| Usage(format!("BELLJAR_CACHE_MAX_SIZE: {error}")))?)
 }
 
 /// The directory for sandboxes: `BELLJAR_HOME`, or the platform's.

@@ -10,13 +10,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 
-use super::args::groups::CompileArgs;
+use super::args::groups::{CompileArgs, CompileLimitArgs};
 use super::args::mcp::McpArgs;
 use super::args::replay::ReplayArgs;
 use super::args::values::SHELL;
 use super::compile::Compiler;
 use super::exit::{DIFFERENT, Usage, describe};
-use super::home::{cache_dir, installed_toolchains, journals, journals_dir};
+use super::home::{cache_bytes_max, cache_dir, installed_toolchains, journals, journals_dir};
 use super::mounts::hidden;
 use super::planted_links::{Folders, check_here};
 use super::recover::{RecoveryMessages, before_opening};
@@ -98,8 +98,10 @@ pub fn replay(args: &ReplayArgs) -> Result<u8> {
         tier: args.tier,
         background: false,
         no_background: true,
-        compile_timeout: args.timeout,
-        max_compile_memory: EngineConfig::default().compile_memory_bytes_max,
+        limits: CompileLimitArgs {
+            compile_timeout: args.timeout,
+            max_compile_memory: EngineConfig::default().compile_memory_bytes_max,
+        },
     };
     let here = Here { toolchain: args.toolchain.clone(), compile };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
@@ -229,12 +231,13 @@ impl Here {
             fuel: false,
             cache_dir: Some(cache_dir.clone()),
             tier: self.compile.tier.into(),
+            cache_bytes_max: cache_bytes_max()?,
             // A process of its own does that.
             optimize_in_background: false,
-            compile_memory_bytes_max: self.compile.max_compile_memory,
+            compile_memory_bytes_max: self.compile.limits.max_compile_memory,
         };
         let compiler =
-            Compiler { cache_dir: Some(cache_dir), fuel: false, limits: self.compile, quiet: true };
+            Compiler { cache_dir: Some(cache_dir), fuel: false, args: self.compile, quiet: true };
         let programs = ToolchainPrograms::with_engine_config(engine, toolchains)
             .compiler(compiler.clone().shared())
             .on_load(Arc::new(move |program, module, is_cached| {

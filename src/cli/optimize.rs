@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::args::groups::{CompileArgs, TierArg};
+use super::args::groups::{CompileArgs, CompileLimitArgs, TierArg};
 use super::args::installation::OptimizeArgs;
 use super::background::{Queue, Running, Wanted, read_json};
 use super::compile::Compiler;
@@ -20,7 +20,7 @@ const TIMEOUT: Duration = Duration::from_hours(1);
 /// Optimizes the modules that wait.
 pub fn optimize(args: &OptimizeArgs) -> Result<u8> {
     detach();
-    priority::give_way();
+    priority::give_way_as_session();
     let queue = Queue::of(&args.cache_dir);
     queue.expect_own()?;
     // Each module is tried once. One may be added while the lock is given up.
@@ -29,6 +29,7 @@ pub fn optimize(args: &OptimizeArgs) -> Result<u8> {
     while next(&tried).is_some() {
         let Some(lock) = queue.lock() else { break };
         queue.sweep(&lock);
+        queue.end_when_asked(&lock)?;
         while let Some(id) = next(&tried) {
             // A module that cannot be read or kept must not hold up others.
             let _ = compile(&queue, &args.cache_dir, &id);
@@ -84,15 +85,17 @@ fn compile(queue: &Queue, cache_dir: &Path, id: &str) -> Result<()> {
     };
     let running_file = queue.running_file();
     atomic_file::write(&running_file, &[&serde_json::to_vec(&running)?])?;
-    let limits = CompileArgs {
+    let args = CompileArgs {
         tier: TierArg::Optimized,
         background: false,
         no_background: true,
-        compile_timeout: TIMEOUT,
-        max_compile_memory: wanted.memory_bytes_max,
+        limits: CompileLimitArgs {
+            compile_timeout: TIMEOUT,
+            max_compile_memory: wanted.memory_bytes_max,
+        },
     };
     let (cache_dir, fuel) = (Some(cache_dir.to_owned()), wanted.fuel);
-    let compiler = Compiler { cache_dir, fuel, limits, quiet: true };
+    let compiler = Compiler { cache_dir, fuel, args, quiet: true };
     let quiet = Progress::start(String::new(), true);
     // If its code cannot be kept, it will be tried again.
     let done = compiler.compile_into_cache(&module, &quiet);

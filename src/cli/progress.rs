@@ -19,6 +19,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Time from one such line to the next.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
+/// Time after which the time that is left can be told.
+const SURE_AFTER: Duration = Duration::from_secs(1);
+
 /// Interval at which work in this process is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -88,13 +91,19 @@ impl Progress {
         self.parts.done.store(done, Ordering::Relaxed);
         self.parts.all.store(all, Ordering::Relaxed);
         if let Some(bar) = self.bar.as_ref().filter(|_| all > 0) {
-            self.has_parts.call_once(|| {
-                bar.set_style(style(
-                    "{spinner} {msg} [{bar:20}] {human_pos}/{human_len} functions, {eta} left",
-                ));
-            });
             bar.set_length(all);
             bar.set_position(done);
+            self.has_parts.call_once(|| {
+                bar.set_style(style(
+                    "{spinner} {msg} [{wide_bar}] {human_pos}/{human_len} functions{prefix}",
+                ));
+            });
+            let elapsed = bar.elapsed();
+            bar.set_prefix(match seconds_left(done, all, elapsed) {
+                _ if done >= all => ", storing them".to_owned(),
+                Some(left) if elapsed >= SURE_AFTER => format!(", {left} s left"),
+                _ => String::new(),
+            });
         }
     }
 
@@ -143,10 +152,16 @@ impl Parts {
         if done == all {
             return format!(" all {all} functions, storing them");
         }
-        let elapsed = ambient::elapsed_since(started).as_secs();
-        let left = elapsed.saturating_mul(all - done) / done;
-        format!(" {done} of {all} functions, about {left} s left")
+        match seconds_left(done, all, ambient::elapsed_since(started)) {
+            Some(left) => format!(" {done} of {all} functions, about {left} s left"),
+            None => String::new(),
+        }
     }
+}
+
+/// Time that is left of work of which `done` of `all` functions took `elapsed`; `None` if nothing is done.
+fn seconds_left(done: u64, all: u64, elapsed: Duration) -> Option<u64> {
+    elapsed.as_secs().saturating_mul(all.saturating_sub(done)).checked_div(done)
 }
 
 impl Drop for Progress {

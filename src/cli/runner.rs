@@ -11,7 +11,7 @@ use super::args::runner::{LogLevel, RunnerArgs};
 use super::args::values::SHELL;
 use super::compile::Compiler;
 use super::exit::Usage;
-use super::home::{cache_dir, installed_toolchains};
+use super::home::{cache_bytes_max, cache_dir, installed_toolchains};
 use super::options::limits;
 use super::setup::{POOL_SLOTS, named_toolchains};
 use super::signals;
@@ -239,11 +239,12 @@ fn programs(
         fuel,
         cache_dir: Some(cache_dir.clone()),
         tier: args.compile.tier.into(),
+        cache_bytes_max: cache_bytes_max()?,
         // A process of its own does that.
         optimize_in_background: false,
-        compile_memory_bytes_max: args.compile.max_compile_memory,
+        compile_memory_bytes_max: args.compile.limits.max_compile_memory,
     };
-    let compiler = Compiler { cache_dir: Some(cache_dir), fuel, limits: args.compile, quiet: true };
+    let compiler = Compiler { cache_dir: Some(cache_dir), fuel, args: args.compile, quiet: true };
     let compile = compiler.shared();
     let programs = ToolchainPrograms::with_engine_config(config, toolchains)
         .compiler(Arc::new(move |engine, module, unknown| {

@@ -10,7 +10,7 @@ use super::args::run::{NativeTime, OnMissing, RunArgs};
 use super::args::values::SHELL;
 use super::compile::Compiler;
 use super::exit::Usage;
-use super::home::{cache_dir, installed_toolchains, journals_dir};
+use super::home::{cache_bytes_max, cache_dir, installed_toolchains, journals_dir};
 use super::loaded::LoadedPrograms;
 use super::mounts;
 use super::options::{clock, limits, mtimes, unknown_imports};
@@ -109,11 +109,12 @@ pub fn program(program: &OsStr, toolchains: &Toolchains) -> Result<Resolved> {
 /// The settings of the engine for one run.
 pub fn engine_config(args: &RunArgs) -> Result<EngineConfig> {
     let cache_dir = if args.no_cache { None } else { Some(cache_dir()?) };
-    let compile_memory_bytes_max = args.compile.max_compile_memory;
+    let compile_memory_bytes_max = args.compile.limits.max_compile_memory;
     Ok(EngineConfig {
         pool_slots: 0,
         fuel: args.limits.fuel.is_some(),
         cache_dir,
+        cache_bytes_max: cache_bytes_max()?,
         tier: args.compile.tier.into(),
         // A process of its own does that.
         optimize_in_background: false,
@@ -129,7 +130,7 @@ pub fn file_digests(args: &RunArgs) -> Result<Option<FileDigests>> {
 /// The compiler of a run's modules.
 pub fn compiler(args: &RunArgs) -> Result<Compiler> {
     let EngineConfig { cache_dir, fuel, .. } = engine_config(args)?;
-    Ok(Compiler { cache_dir, fuel, limits: args.compile, quiet: args.quiet })
+    Ok(Compiler { cache_dir, fuel, args: args.compile, quiet: args.quiet })
 }
 
 /// Processes after the first for which address space is reserved. Reserving more would take longer than

@@ -24,16 +24,14 @@ use std::time::SystemTime;
 
 use wasmtime::component::Component;
 
-use super::config::EngineConfig;
+use super::config::{CACHE_BYTES_MAX, EngineConfig};
 use super::module::Encoding;
 use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
+use crate::base::own::{self, Exposure};
 use crate::base::{atomic_file, last_use};
 
 const LAYOUT: &str = "code-1";
-
-/// Bytes of code that a cache keeps by default: optimized code of twenty large compilers.
-pub const CACHE_BYTES_MAX: u64 = 4 << 30;
 
 /// Code that wasmtime has loaded.
 pub(super) enum Code {
@@ -56,17 +54,44 @@ pub enum CacheError {
     Disk(#[from] DiskError),
     /// Other users could put code there.
     #[error(
-        "cache directory {} is not yours, or others can write to it, so its code is not safe to run: \
-         set BELLJAR_CACHE_DIR, or run `chmod go-w` on it",
-        path.display()
+        "the code in the cache directory {} is not safe to run, because {exposure}: {}, or set BELLJAR_CACHE_DIR",
+        path.display(), remedy(path, *exposure)
     )]
     NotPrivate {
         /// The directory.
+        path: PathBuf,
+        /// Why.
+        exposure: Exposure,
+    },
+    /// The disk is full.
+    #[error(
+        "the disk has no room for code in the cache directory {}: `belljar cache trim` makes some, or set \
+         BELLJAR_CACHE_DIR",
+        path.display()
+    )]
+    Full {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A file or a link is in its place.
+    #[error("the cache directory {} is a file or a link: remove it, or set BELLJAR_CACHE_DIR", path.display())]
+    NotADirectory {
+        /// The file or link.
         path: PathBuf,
     },
 }
 
 crate::base::readable::readable!(CacheError);
+
+/// How `path` becomes private again.
+fn remedy(path: &Path, exposure: Exposure) -> String {
+    match exposure {
+        Exposure::Owner(_) => {
+            format!("make it yours with `chown -R`, or remove {}", path.display())
+        }
+        Exposure::Mode(_) => format!("run `chmod -R go-w {}`", path.display()),
+    }
+}
 
 /// The size of a cache.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -119,7 +144,7 @@ impl CodeCache {
     pub(super) fn find(&self, key: Digest) -> Result<Option<VerifiedCode>, CacheError> {
         let key_path = self.key_path(key);
         let Ok(text) = disk::read(&key_path) else { return Ok(None) };
-        self.check_private()?;
+        self.expect_private()?;
         let digest = std::str::from_utf8(&text).ok().and_then(Digest::from_hex);
         let Some(digest) = digest else {
             disk::remove_file(&key_path)?;
@@ -137,18 +162,22 @@ impl CodeCache {
         Ok(None)
     }
 
-    /// Whether code can be stored: compiling takes long, and would be for nothing.
+    /// Whether code of `bytes` can be stored: compiling takes long, and would be for nothing. Only Linux tells whether the
+    /// disk has room.
     ///
     /// # Errors
     /// [`CacheError`].
-    pub fn expect_writable(&self) -> Result<(), CacheError> {
+    pub fn expect_room(&self, bytes: u64) -> Result<(), CacheError> {
         for folder in ["keys", "code"] {
             disk::create_private_dir_all(&self.root.join(folder))?;
         }
-        self.check_private()?;
+        self.expect_private()?;
         let code = self.root.join("code");
         let file = tempfile::tempfile_in(&code);
-        file.map_err(DiskError::new("create a temporary file in", &code))?;
+        let file = file.map_err(DiskError::new("create a temporary file in", &code))?;
+        if bytes > 0 && !disk::has_room(&file, bytes) {
+            return Err(CacheError::Full { path: code });
+        }
         Ok(())
     }
 
@@ -160,7 +189,7 @@ impl CodeCache {
         for folder in ["keys", "code"] {
             disk::create_private_dir_all(&self.root.join(folder))?;
         }
-        self.check_private()?;
+        self.expect_private()?;
         let digest = Digest::of_large(code);
         atomic_file::write(&self.code_path(digest), &[code])?;
         atomic_file::write(&self.key_path(key), &[digest.to_string().as_bytes()])?;
@@ -246,12 +275,21 @@ impl CodeCache {
         Ok(disk::list_if_there(&self.root.join(folder))?)
     }
 
+    /// Checks that the directories, as far as they exist, belong to this user, and that no other can write there.
+    ///
     /// # Errors
-    /// [`CacheError::NotPrivate`] unless the directories belong to this user, and no other can write there.
-    fn check_private(&self) -> Result<(), CacheError> {
-        for path in [&self.root, &self.root.join("keys"), &self.root.join("code")] {
-            if !is_private(path)? {
-                return Err(CacheError::NotPrivate { path: path.clone() });
+    /// [`CacheError`]; `NotPrivate`, `NotADirectory`.
+    pub fn expect_private(&self) -> Result<(), CacheError> {
+        for path in [self.root.clone(), self.root.join("keys"), self.root.join("code")] {
+            let metadata = match disk::symlink_metadata(&path) {
+                Err(error) if error.source.kind() == std::io::ErrorKind::NotFound => continue,
+                metadata => metadata?,
+            };
+            if !metadata.is_dir() {
+                return Err(CacheError::NotADirectory { path });
+            }
+            if let Some(exposure) = exposure(&metadata) {
+                return Err(CacheError::NotPrivate { path, exposure });
             }
         }
         Ok(())
@@ -266,19 +304,20 @@ struct Entry {
     bytes: u64,
 }
 
+/// How code in a directory with the attributes `metadata` could be that of another user. The administrator is one: code that
+/// runs as root was made by root, and code of root is not run otherwise.
 #[cfg(unix)]
-fn is_private(path: &Path) -> Result<bool, DiskError> {
+fn exposure(metadata: &std::fs::Metadata) -> Option<Exposure> {
     use std::os::unix::fs::MetadataExt;
 
-    let metadata = disk::symlink_metadata(path)?;
-    let owner = rustix::process::geteuid().as_raw();
-    Ok(metadata.is_dir() && metadata.uid() == owner && metadata.mode() & 0o022 == 0)
+    let is_own = metadata.uid() == rustix::process::geteuid().as_raw();
+    if is_own { own::exposure(metadata) } else { Some(Exposure::Owner(metadata.uid())) }
 }
 
 /// The directory is in the user's profile, which the system keeps private.
 #[cfg(not(unix))]
-fn is_private(_path: &Path) -> Result<bool, DiskError> {
-    Ok(true)
+fn exposure(metadata: &std::fs::Metadata) -> Option<Exposure> {
+    own::exposure(metadata)
 }
 
 /// Copies the code of `module` to another engine, which must accept the same code.

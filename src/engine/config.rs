@@ -15,6 +15,9 @@ pub const QUICK_STACK_BYTES: usize = 512 << 20;
 /// Linux allows 65530 per process; without them the host's own allocations fail.
 pub const MODULES_MAX: u32 = 4000;
 
+/// Bytes of code that a cache keeps by default: optimized code of twenty large compilers.
+pub const CACHE_BYTES_MAX: u64 = 4 << 30;
+
 /// Configuration of an [`crate::engine::Engine`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EngineConfig {
@@ -26,6 +29,9 @@ pub struct EngineConfig {
     pub fuel: bool,
     /// Directory for compiled code; `None`: modules are compiled each time. Default: none.
     pub cache_dir: Option<PathBuf>,
+    /// Bytes of compiled code that are kept in `cache_dir`: beyond them, what was used least recently is removed. Default:
+    /// [`CACHE_BYTES_MAX`].
+    pub cache_bytes_max: u64,
     /// Which tiers of compiled code programs run in. Default: [`TierChoice::Auto`].
     pub tier: TierChoice,
     /// Whether threads of low priority optimize modules whose programs began with quick code, with
@@ -43,6 +49,7 @@ impl Default for EngineConfig {
             pool_slots: 1000,
             fuel: false,
             cache_dir: None,
+            cache_bytes_max: CACHE_BYTES_MAX,
             tier: TierChoice::Auto,
             optimize_in_background: true,
             compile_memory_bytes_max: 4 << 30,

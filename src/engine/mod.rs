@@ -32,10 +32,10 @@ mod watchdog;
 use std::sync::{Arc, OnceLock};
 
 use backend::Backends;
-pub use code_cache::{CACHE_BYTES_MAX, CacheError, CacheInfo, CodeCache};
+pub use code_cache::{CacheError, CacheInfo, CodeCache};
 pub use compile::CacheUse;
 pub(crate) use config::MODULES_MAX;
-pub use config::{EngineConfig, QUICK_STACK_BYTES, STACK_BYTES};
+pub use config::{CACHE_BYTES_MAX, EngineConfig, QUICK_STACK_BYTES, STACK_BYTES};
 pub use inspect::ModuleInfo;
 #[cfg(all(feature = "cli", feature = "remote"))]
 pub(crate) use known::is_of_code_and_imports;
@@ -81,7 +81,10 @@ impl Engine {
     pub fn new(config: EngineConfig) -> Result<Self, EngineError> {
         let (mut config, backends) = (config, Backends::new());
         backends.make_first(&mut config)?;
-        let cache = config.cache_dir.as_deref().map(CodeCache::new);
+        let cache = config
+            .cache_dir
+            .as_deref()
+            .map(|dir| CodeCache::new(dir).bytes_max(config.cache_bytes_max));
         let watchdog = Watchdog::default();
         let player = OnceLock::new();
         Ok(Self(Arc::new(Inner { config, backends, cache, watchdog, player })))

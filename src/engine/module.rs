@@ -180,7 +180,11 @@ pub struct Module {
 enum Source {
     Bytes(Vec<u8>),
     /// A binary module in a file, read only to compile it: for cached code its digest is enough.
-    File(PathBuf),
+    File {
+        path: PathBuf,
+        /// What knew its digest, if the file was not read.
+        known_by: Option<FileDigests>,
+    },
 }
 
 impl Module {
@@ -211,7 +215,7 @@ impl Module {
         };
         let digests = digests.filter(|_| metadata.len() >= KNOWN_BYTES_MIN);
         if let Some(digest) = digests.and_then(|digests| digests.get(path, &file)) {
-            let source = Source::File(path.to_owned());
+            let source = Source::File { path: path.to_owned(), known_by: digests.cloned() };
             return Ok(Self { name, encoding, source, digest, size: metadata.len() });
         }
         let whole = Digest::of_reader(head.as_slice().chain(&file));
@@ -219,7 +223,8 @@ impl Module {
         if let Some(digests) = digests {
             digests.put(path, &file, FileState::of(&metadata), digest);
         }
-        Ok(Self { name, encoding, source: Source::File(path.to_owned()), digest, size })
+        let source = Source::File { path: path.to_owned(), known_by: None };
+        Ok(Self { name, encoding, source, digest, size })
     }
 
     /// The same module, called `name` in messages.
@@ -249,9 +254,12 @@ impl Module {
     pub fn bytes(&self) -> Result<Cow<'_, [u8]>, ProgramError> {
         match &self.source {
             Source::Bytes(bytes) => Ok(Cow::Borrowed(bytes)),
-            Source::File(path) => {
+            Source::File { path, known_by } => {
                 let bytes = disk::read(path)?;
                 if Digest::of(&bytes) != self.digest {
+                    if let Some(digests) = known_by {
+                        digests.forget(path);
+                    }
                     return Err(ProgramError::Changed { name: self.name.clone() });
                 }
                 Ok(Cow::Owned(bytes))

@@ -171,6 +171,8 @@ impl SandboxHome {
     pub fn fork(&self, from: &str, id: Option<&str>) -> Result<String, HomeError> {
         let _home = self.share()?;
         let (origin, _, state, _) = self.identity_of(from)?;
+        // A fork of a state that is damaged would be a second session that cannot be used.
+        self.store.session_id(state)?;
         let (id, _lock) = self.claim(id)?;
         self.write_record(&id, state, Some(origin))?;
         Ok(id)

@@ -181,7 +181,7 @@ impl SnapshotStore {
         let text =
             serde_json::to_vec(&saved).map_err(|error| SnapshotError::Text(error.to_string()))?;
         let id = Digest::of(&text);
-        if !self.cas.contains(id) {
+        if !self.cas.has_length(id, text.len() as u64) {
             self.cas.put(id, &mut read_slice(&text)).map_err(SnapshotError::Write)?;
         }
         Ok(id)

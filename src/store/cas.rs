@@ -133,6 +133,13 @@ impl Cas {
         disk::symlink_metadata(&self.path_of(digest)).is_ok_and(|metadata| metadata.is_file())
     }
 
+    /// Returns whether there is a content with `digest`, of `len_bytes`. It may be damaged, but not in the way that a crash
+    /// of the system damages most: cut off, or empty.
+    pub fn has_length(&self, digest: Digest, len_bytes: u64) -> bool {
+        let found = disk::symlink_metadata(&self.path_of(digest));
+        found.is_ok_and(|found| found.is_file() && found.len() == len_bytes)
+    }
+
     /// The digests of all contents, sorted.
     ///
     /// # Errors
@@ -280,6 +287,7 @@ mod tests {
         assert!(matches!(other, Err(StoreError::Damaged { .. })));
         assert_eq!(cas.get(digest, 7).unwrap(), b"content");
         assert_eq!(io::read_to_string(cas.open(digest, 7).unwrap()).unwrap(), "content");
+        assert!(cas.has_length(digest, 7) && !cas.has_length(digest, 6));
         assert!(matches!(cas.get(digest, 6), Err(StoreError::TooLong { len_bytes: 7, .. })));
         let other = Digest::of(b"other");
         assert!(matches!(cas.get(other, 99), Err(StoreError::Missing { .. })));

@@ -3,7 +3,8 @@
 //! A file is taken for unchanged if its device, number, length, modification time and change time are those of when it
 //! was read. Programs cannot set a change time, so this finds every change, as long as the clock of the disk is not set
 //! back; a file that changed less than two seconds before it was read is not remembered, as it could change again within
-//! the granularity of that clock.
+//! the granularity of that clock. What this does not find are later writes of a program that has the file mapped into its
+//! memory: the system sets its times at the first of them alone.
 
 use std::fs::{File, Metadata};
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::base::digest::Digest;
+use crate::base::disk::DiskError;
 use crate::base::own::{OtherUsers, expect_own_folder};
 use crate::base::{ambient, atomic_file, disk};
 
@@ -49,6 +51,23 @@ impl FileDigests {
     /// The digests in the directory `dir`, which is created with the first one.
     pub fn new(dir: &Path) -> Self {
         Self { root: dir.join(LAYOUT) }
+    }
+
+    /// Forgets the digest of the file at `path`.
+    pub fn forget(&self, path: &Path) {
+        // One that stays is found to be wrong again.
+        let _ = disk::remove_file(&self.entry(path));
+    }
+
+    /// Forgets all digests.
+    ///
+    /// # Errors
+    /// Some cannot be removed.
+    pub fn clear(&self) -> Result<(), DiskError> {
+        for path in disk::list_if_there(&self.root)? {
+            disk::remove_file(&path)?;
+        }
+        Ok(())
     }
 
     fn entry(&self, path: &Path) -> PathBuf {

@@ -10,6 +10,7 @@ mod cargo_test;
 mod circles;
 mod cli;
 mod code_cache;
+mod compiled_code;
 mod components;
 mod conformance;
 mod corpus;

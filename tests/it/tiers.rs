@@ -1,16 +1,14 @@
 //! Quick and optimized code: the same results, the same limits, and how the one is followed by the other.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use belljar::engine::{Tier, TierChoice};
 use belljar::{Command, Engine, EngineConfig, Limit, Limits, Machine, Module, Outcome, Program};
-use serde_json::Value;
 
-use crate::support::{belljar, guest, stderr, stdout};
+use crate::support::guest;
 
 /// Time that a background optimization may take on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(2);
+pub const PATIENCE: Duration = Duration::from_mins(2);
 
 fn engine(tier: TierChoice, fuel: bool) -> Engine {
     Engine::new(EngineConfig { pool_slots: 0, tier, fuel, ..EngineConfig::default() }).unwrap()
@@ -21,7 +19,7 @@ fn module(text: &str) -> Module {
 }
 
 /// A module of 300 KiB that exits with 7.
-fn large_module() -> String {
+pub fn large_module() -> String {
     let data = "x".repeat(300 << 10);
     format!(
         r#"(module (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
@@ -361,154 +359,4 @@ fn code_used_least_recently_is_removed_first() {
     assert!(is_cached(&modules[1]), "it was used last");
     assert_eq!(cache.trim(0).unwrap().entries, 2);
     assert_eq!(cache.info().unwrap().bytes, 0);
-}
-
-/// A folder with `large.wasm`, and a cache of its own.
-struct Folder(tempfile::TempDir);
-
-impl Folder {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir(folder.path().join("work")).unwrap();
-        let bytes = wat::parse_str(large_module()).unwrap();
-        std::fs::write(folder.path().join("work/large.wasm"), bytes).unwrap();
-        Self(folder)
-    }
-
-    fn cache(&self) -> std::path::PathBuf {
-        self.0.path().join("cache")
-    }
-
-    fn belljar(&self, args: &[&str], env: &[(&str, &str)]) -> (Option<i32>, String, String) {
-        let mut command = belljar(&self.0.path().join("work"));
-        command.args(args).env("BELLJAR_CACHE_DIR", self.cache()).env_remove("BELLJAR_TIER");
-        command.env_remove("CI");
-        for (name, value) in env {
-            command.env(name, value);
-        }
-        let output = command.output().unwrap();
-        (output.status.code(), stdout(&output), stderr(&output))
-    }
-
-    /// Runs the module; returns its report.
-    fn run(&self, options: &[&str], env: &[(&str, &str)]) -> Value {
-        let args = [&["run", "--json"], options, &["./large.wasm"]].concat();
-        let (code, out, err) = self.belljar(&args, env);
-        assert_eq!(code, Some(7), "{err}");
-        serde_json::from_str(&out).unwrap()
-    }
-
-    fn tiers(&self, options: &[&str], env: &[(&str, &str)]) -> Vec<String> {
-        let report = self.run(options, env);
-        let tiers = report["tiers"]["./large.wasm"].as_array().unwrap();
-        tiers.iter().map(|tier| tier.as_str().unwrap().to_owned()).collect()
-    }
-}
-
-#[test]
-fn tier_of_the_command_line_is_the_option_the_variable_or_auto() {
-    let folder = Folder::new();
-    assert_eq!(folder.tiers(&[], &[]), ["quick"]);
-    assert_eq!(folder.tiers(&[], &[("BELLJAR_TIER", "")]), ["quick"]);
-    assert_eq!(folder.tiers(&[], &[("BELLJAR_TIER", "optimized")]), ["optimized"]);
-    let both = folder.tiers(&["--tier", "quick"], &[("BELLJAR_TIER", "optimized")]);
-    assert_eq!(both, ["quick"]);
-    // The code is there by now.
-    assert_eq!(folder.tiers(&[], &[]), ["optimized"]);
-    let (code, _, err) = folder.belljar(&["run", "--tier", "fast", "./large.wasm"], &[]);
-    assert_eq!(code, Some(2));
-    assert!(err.contains("quick") && err.contains("optimized"), "{err}");
-}
-
-#[test]
-fn background_process_optimizes_after_the_run_holds_nothing_and_ends() {
-    let folder = Folder::new();
-    // This returns when no process has the pipes of its output open.
-    assert_eq!(folder.tiers(&["--background"], &[("CI", "1")]), ["quick"]);
-    let started = Instant::now();
-    let info = || -> Value {
-        serde_json::from_str(&folder.belljar(&["cache", "info", "--json"], &[]).1).unwrap()
-    };
-    let is_done =
-        |info: &Value| info["optimizing"].is_null() && info["waiting"] == Value::Array(vec![]);
-    // In this order: before the process is there, nothing waits either.
-    while !(folder.tiers(&["--no-background"], &[]) == ["optimized"] && is_done(&info())) {
-        assert!(started.elapsed() < PATIENCE, "it is never optimized: {}", info());
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    let left: Vec<_> = std::fs::read_dir(folder.cache().join("optimize-1"))
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name())
-        .collect();
-    assert_eq!(left, ["lock"]);
-}
-
-#[test]
-fn no_background_process_starts_without_a_terminal_or_when_it_is_refused() {
-    let folder = Folder::new();
-    assert_eq!(folder.tiers(&[], &[]), ["quick"]);
-    assert_eq!(folder.tiers(&["--background", "--no-background"], &[]), ["quick"]);
-    assert!(!folder.cache().join("optimize-1").exists());
-}
-
-#[test]
-fn background_process_that_was_killed_is_wanted_again_by_the_next_run() {
-    let folder = Folder::new();
-    assert_eq!(folder.tiers(&[], &[]), ["quick"]);
-    // As if it was killed while it compiled.
-    let queue = folder.cache().join("optimize-1");
-    std::fs::create_dir(&queue).unwrap();
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        std::fs::set_permissions(&queue, std::fs::Permissions::from_mode(0o700)).unwrap();
-    }
-    let running = r#"{"pid":1,"module":"large.wasm","bytes":1,"id":"gone"}"#;
-    std::fs::write(queue.join("running.json"), running).unwrap();
-    std::fs::write(queue.join("lock"), "").unwrap();
-    let info = folder.belljar(&["cache", "info"], &[]).1;
-    assert!(!info.contains("optimizes"), "{info}");
-    let started = Instant::now();
-    while folder.tiers(&["--background"], &[]) == ["quick"] {
-        assert!(started.elapsed() < PATIENCE, "it is never optimized");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
-#[test]
-fn cache_compile_optimizes_ahead_of_the_first_run() {
-    let folder = Folder::new();
-    let (code, out, err) = folder.belljar(&["cache", "compile", "./large.wasm", "wc"], &[]);
-    assert_eq!(code, Some(0), "{err}");
-    assert_eq!(
-        out,
-        "./large.wasm: optimized code is in the cache\nwc: optimized code is in the cache\n"
-    );
-    let report = folder.run(&[], &[]);
-    assert_eq!(
-        (&report["cache_hit"], &report["tiers"]["./large.wasm"][0]),
-        (&true.into(), &"optimized".into())
-    );
-    let (code, _, err) = folder.belljar(&["cache", "compile", "./gone.wasm"], &[]);
-    assert_eq!(code, Some(127));
-    assert!(err.contains("gone.wasm"), "{err}");
-    let (code, out, _) = folder.belljar(&["cache", "trim", "--max-size", "0B", "--json"], &[]);
-    assert_eq!(code, Some(0));
-    assert!(serde_json::from_str::<Value>(&out).unwrap()["modules"].as_u64() >= Some(2), "{out}");
-}
-
-#[test]
-fn recording_of_one_tier_replays_in_the_other() {
-    let folder = Folder::new();
-    let work = folder.0.path().join("work");
-    std::fs::copy(guest("compute"), work.join("compute.wasm")).unwrap();
-    for (recorded, replayed) in [("quick", "optimized"), ("optimized", "quick")] {
-        let tape = format!("{recorded}.tape");
-        let args = ["record", "--tape", &tape, "--tier", recorded, "./compute.wasm", "50"];
-        let (code, out, err) = folder.belljar(&args, &[]);
-        assert_eq!(code, Some(0), "{err}");
-        let (code, again, err) = folder.belljar(&["replay", &tape], &[("BELLJAR_TIER", replayed)]);
-        assert_eq!((code, again), (Some(0), out), "{err}");
-    }
-    assert!(Path::new(&work).join("quick.tape").exists());
 }

@@ -247,6 +247,13 @@ pub struct CompileArgs {
     #[arg(long, overrides_with = "background", help_heading = "Compiling")]
     pub no_background: bool,
 
+    #[command(flatten)]
+    pub limits: CompileLimitArgs,
+}
+
+/// The limits of compiling.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct CompileLimitArgs {
     /// Real time that compiling all modules may take; --timeout does not count it
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration, help_heading = "Compiling")]
     pub compile_timeout: Duration,

@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
-use super::groups::{CompileArgs, TierArg};
+use super::groups::{CompileLimitArgs, TierArg};
 use super::values::size;
 
 #[derive(Args, Debug)]
@@ -47,6 +47,12 @@ pub enum CacheAction {
     },
     /// Empty the cache
     Clear {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// End the process that optimizes modules in the background, and forget what waits for it
+    Stop {
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -102,7 +108,7 @@ pub enum ResultsAction {
 
 #[derive(Args, Debug)]
 pub struct CacheCompileArgs {
-    /// A module, or the name of a program
+    /// A module, or the name of a program; for a script, all modules of its toolchain are compiled
     #[arg(value_name = "FILE|NAME", required = true)]
     pub programs: Vec<OsString>,
 
@@ -114,8 +120,12 @@ pub struct CacheCompileArgs {
     #[arg(long)]
     pub fuel: bool,
 
+    /// The compiled code to make
+    #[arg(long, value_name = "TIER", value_enum, default_value_t = MadeTier::Optimized, help_heading = "Compiling")]
+    pub tier: MadeTier,
+
     #[command(flatten)]
-    pub compile: CompileArgs,
+    pub limits: CompileLimitArgs,
 
     /// Print JSON
     #[arg(long)]
@@ -124,6 +134,24 @@ pub struct CacheCompileArgs {
     /// Print no progress
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+/// A tier of compiled code that can be made ahead of a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum MadeTier {
+    /// Code that is compiled in a fraction of the time, and takes about 1.6 times as long to run
+    Quick,
+    /// Code of an optimizing compiler
+    Optimized,
+}
+
+impl From<MadeTier> for TierArg {
+    fn from(tier: MadeTier) -> Self {
+        match tier {
+            MadeTier::Quick => Self::Quick,
+            MadeTier::Optimized => Self::Optimized,
+        }
+    }
 }
 
 #[derive(Args, Debug)]
@@ -169,4 +197,7 @@ pub struct ChildArgs {
     /// Bytes of memory that compiling may take
     #[arg(long)]
     pub memory_bytes_max: u64,
+    /// Bytes of the module on standard input, which the parent process keeps open as long as it wants the code
+    #[arg(long)]
+    pub module_bytes: u64,
 }

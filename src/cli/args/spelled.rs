@@ -9,7 +9,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 
-use super::groups::{AnswerArgs, CompileArgs, LimitArgs, MountArgs, RuleArgs, TimeArgs};
+use super::groups::{
+    AnswerArgs, CompileArgs, CompileLimitArgs, LimitArgs, MountArgs, RuleArgs, TimeArgs,
+};
 use super::run::RunArgs;
 use super::values::Worktree;
 
@@ -84,8 +86,7 @@ impl RunArgs {
                     tier,
                     background: _,
                     no_background: _,
-                    compile_timeout,
-                    max_compile_memory,
+                    limits: CompileLimitArgs { compile_timeout, max_compile_memory },
                 },
             results: _,
             rules: RuleArgs { host_policy, allow_net, deny_net },

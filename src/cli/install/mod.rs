@@ -311,7 +311,7 @@ fn compile(toolchain: &ToolchainFolder, args: &InstallArgs) -> Result<usize> {
     let compiler = Compiler {
         cache_dir: Some(cache_dir()?),
         fuel: false,
-        limits: args.compile,
+        args: args.compile,
         quiet: args.quiet,
     };
     let engine = engine(args)?;

@@ -111,6 +111,14 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     RECIPES.iter().map(|recipe| recipe.name)
 }
 
+/// The name of the recipe whose toolchain has the program `program`.
+pub fn with_program(program: &str) -> Option<&'static str> {
+    names().find(|name| {
+        let recipe = find(name).and_then(Result::ok);
+        recipe.is_some_and(|recipe| recipe.manifest.programs.contains_key(program))
+    })
+}
+
 /// The recipe `name`, if there is one.
 pub fn find(name: &str) -> Option<Result<Recipe>> {
     RECIPES.iter().find(|recipe| recipe.name == name).map(read)

@@ -169,6 +169,17 @@ pub fn tell_new_drifts(sandbox: &mut Sandbox, id: &str) -> Vec<Value> {
     drifts_json(sandbox.files(), &drifts)
 }
 
+/// Says why programs got errors if a part of the session's state could not be read.
+pub fn tell_damage(sandbox: &mut Sandbox, id: &str) {
+    if let Some(why) = sandbox.files().damage() {
+        note!(
+            "belljar: warning: the state of session {id} cannot be read in whole, so programs get I/O errors: {}; \
+             `belljar sandbox refresh --discard {id}` takes its directories from the disk again, and drops its changes",
+            printable(why)
+        );
+    }
+}
+
 fn drifts_json(vfs: &Overlay, drifts: &[Drift]) -> Vec<Value> {
     let line =
         |it: &Drift| json!({ "path": shown_path(vfs, it.mount, &it.path), "kind": it.kind.name() });

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::create::environment;
-use super::disk::{tell_new_drifts, with_drifts};
+use super::disk::{tell_damage, tell_new_drifts, with_drifts};
 use super::{KeptPolicy, TOOLCHAIN, home_with, waiting};
 use crate::base::ambient;
 use crate::cli::args::sandbox::ExecArgs;
@@ -169,6 +169,7 @@ fn perform(
         advise(args, &mut sandbox, &cwd);
     }
     report.drifts = tell_new_drifts(&mut sandbox, &args.id);
+    tell_damage(&mut sandbox, &args.id);
     held.save(&mut sandbox).with_context(|| {
         format!(
             "the program has run, but session {} could not be saved, and is as it was before",

@@ -169,15 +169,18 @@ fn programs(
         fuel: spec.limits.fuel.is_some(),
         cache_dir: cache_dir.clone(),
         tier: compile.map_or(TierChoice::Auto, |it| it.tier.into()),
+        cache_bytes_max: home::cache_bytes_max()?,
         // A process of its own does that.
         optimize_in_background: false,
         compile_memory_bytes_max: compile
-            .map_or(EngineConfig::default().compile_memory_bytes_max, |it| it.max_compile_memory),
+            .map_or(EngineConfig::default().compile_memory_bytes_max, |it| {
+                it.limits.max_compile_memory
+            }),
     };
     let fuel = engine.fuel;
     let mut programs = ToolchainPrograms::with_engine_config(engine, toolchains(spec)?);
     if let Some(limits) = compile {
-        let compiler = Compiler { cache_dir, fuel, limits, quiet: false };
+        let compiler = Compiler { cache_dir, fuel, args: limits, quiet: false };
         programs = programs.compiler(compiler.clone().shared());
         programs = programs.on_load(Arc::new(move |program, module, is_cached| {
             if is_cached {

@@ -12,11 +12,11 @@ use crate::kernel::process::Wait;
 #[derive(Default)]
 pub(super) struct Spin {
     /// Reads of the clock since the last other call.
-    reads_in_a_row: u32,
+    reads_in_a_row: u64,
     /// Reads of the clock since the last wait.
-    reads: u32,
+    reads: u64,
     /// Questions in vain since the last wait.
-    questions: u32,
+    questions: u64,
     /// Whether it has read the clock since it started.
     has_read: bool,
 }
@@ -60,17 +60,27 @@ impl Guest {
     }
 
     /// Counts a read of the clock; returns by how much it moves the clock.
+    #[inline]
     fn step_of_read(&mut self) -> u64 {
+        let spin = &mut self.spin;
+        spin.reads_in_a_row += 1;
+        spin.reads += 1;
+        let is_free = spin.reads_in_a_row <= SPIN_FREE_READS && spin.reads <= FREE_READS;
+        if is_free && spin.has_read { 0 } else { self.step_of_odd_read() }
+    }
+
+    /// By how much a read moves the clock that is the first one, or one of many.
+    #[cold]
+    fn step_of_odd_read(&mut self) -> u64 {
         let is_known = self.knows_version_11();
         let spin = &mut self.spin;
-        spin.reads_in_a_row = spin.reads_in_a_row.saturating_add(1);
         let mut step_ns = if spin.reads_in_a_row > SPIN_FREE_READS { SPIN_TICK_NS } else { 0 };
+        let is_first = !std::mem::replace(&mut spin.has_read, true);
         if is_known {
-            spin.reads = spin.reads.saturating_add(1);
             if spin.reads > FREE_READS {
                 step_ns = step_ns.max(READ_NS);
             }
-            if !std::mem::replace(&mut spin.has_read, true) {
+            if is_first {
                 let readers = &mut self.machine.run.clock_readers;
                 *readers = readers.saturating_add(1);
                 if *readers > SPIN_FREE_STARTS {
@@ -211,7 +221,7 @@ impl Guest {
 
     fn asks_too_often(&mut self) -> bool {
         let is_known = self.knows_version_11();
-        self.spin.questions = self.spin.questions.saturating_add(u32::from(is_known));
+        self.spin.questions += u64::from(is_known);
         self.spin.questions > SPIN_FREE_READS
     }
 }

@@ -15,14 +15,14 @@ pub const UPTIME_NS: u64 = 86_400_000_000_000;
 
 /// Consecutive reads of a virtual clock, with no other call between them, that see the same time. Each further
 /// one moves it by [`SPIN_TICK_NS`], so that a loop until a time ends, and ends the same way in each run.
-pub const SPIN_FREE_READS: u32 = 64;
+pub const SPIN_FREE_READS: u64 = 64;
 
 /// Step of the clock for each read of a guest that spins.
 pub const SPIN_TICK_NS: u64 = 100_000;
 
 /// Reads of a virtual clock by one process, without a wait between them. Each further one moves it by [`READ_NS`], so
 /// that a loop that also makes other calls ends, too.
-pub const FREE_READS: u32 = 1000;
+pub const FREE_READS: u64 = 1000;
 
 /// What a read costs beyond [`FREE_READS`].
 pub const READ_NS: u64 = 10_000;

@@ -41,7 +41,7 @@ fn unknown_clock_ids_are_invalid() {
 }
 
 /// Reads of a clock, each into its own memory.
-fn reads(s: &mut Script, count: u32, id: u32) -> Vec<Slot> {
+fn reads(s: &mut Script, count: u64, id: u32) -> Vec<Slot> {
     (0..count)
         .map(|_| {
             let time = s.u64();

@@ -124,6 +124,18 @@ fn program_missing_in_a_makefile_is_named() {
     assert!(!stderr(&run(dir, &["--quiet", &make])).contains("--toolchain"));
 }
 
+#[test]
+fn program_of_a_recipe_names_the_toolchain_to_install() {
+    let folder = tempfile::tempdir().unwrap();
+    says(
+        folder.path(),
+        &[
+            (&["run", "yosys"], 127, "`belljar install yosys` installs a toolchain that has it"),
+            (&["run", "avr-g++"], 127, "`belljar install avr-gcc` installs"),
+        ],
+    );
+}
+
 /// Regression: only paths in arguments of programs got the note.
 #[cfg(unix)]
 #[test]

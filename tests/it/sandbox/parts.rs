@@ -118,6 +118,33 @@ fn parts_that_were_not_looked_at_are_copied_to_another_store() {
     assert_eq!(listed, parts(second.path()), "what a store holds is what a session consists of");
 }
 
+/// A crash of the system can cut off what was written last. Other sessions over the same directory consist of the same
+/// parts: they make them again.
+#[test]
+fn damaged_parts_are_replaced_by_sessions_that_look_at_the_same() {
+    let (folder, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    plant_many(folder.path());
+    let store = SnapshotStore::new(kept.path());
+    let look = "cd /work; cat */*/*; ls -lR . > /tmp/all; sha256sum /tmp/all";
+    let mut session = over(folder.path());
+    let all = sh(&mut session, look);
+    let first = store.save(&mut session).unwrap();
+    for part in parts(kept.path()) {
+        let file = std::fs::File::options().write(true).open(kept.path().join(part)).unwrap();
+        file.set_len(file.metadata().unwrap().len() / 2).unwrap();
+    }
+    assert!(store.resume(first, PROGRAMS.clone()).is_err());
+    let mut session = over(folder.path());
+    assert_eq!(sh(&mut session, look), all);
+    let second = store.save(&mut session).unwrap();
+    for dir in parts(folder.path()) {
+        std::fs::remove_dir_all(folder.path().join(dir)).unwrap();
+    }
+    let mut session = store.resume(second, PROGRAMS.clone()).unwrap();
+    assert_eq!(sh(&mut session, look), all);
+    assert_eq!(diff(&mut session).unwrap(), "");
+}
+
 /// One step of a session; what it prints is compared.
 fn step(chance: &mut Chance, number: usize) -> String {
     let path = |chance: &mut Chance| {

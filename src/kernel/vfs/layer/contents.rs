@@ -140,7 +140,7 @@ impl Contents {
         cas: &Cas,
     ) -> Result<(), StoreError> {
         let is_of_store = self.cas.as_ref().is_some_and(|store| store.dir() == cas.dir());
-        if is_of_store && !self.kept().has(digest) || cas.contains(digest) {
+        if is_of_store && !self.kept().has(digest) || cas.has_length(digest, len_bytes) {
             return Ok(());
         }
         let blob = self.open(digest, len_bytes);

@@ -26,6 +26,8 @@ use windows_sys::Win32::Storage::FileSystem as file_system;
 #[cfg(unix)]
 use super::host_examined::examined;
 use super::host_examined::{Examined, examined_open, type_of};
+#[cfg(unix)]
+use super::host_last::LastHeld;
 use super::host_syntax::{link_text, native};
 use super::spelling::Spelling;
 use super::{Blob, DirEntry, FileType, Layer, Stat};
@@ -44,6 +46,8 @@ pub struct HostDir {
     hidden: OnceLock<HiddenNames>,
     /// How names are spelled, where the disk finds them otherwise too.
     pub(super) spelling: Spelling,
+    #[cfg(unix)]
+    pub(super) last_held: LastHeld,
 }
 
 /// Returns the names that directories do not list at this moment.
@@ -96,7 +100,7 @@ impl HostDir {
     pub fn open(path: &Path) -> io::Result<Self> {
         let dir = Dir::open_ambient_dir(path, ambient_authority())?;
         let path = disk::canonical(path).unwrap_or_else(|_| path.to_owned());
-        Ok(Self { dir, path, hidden: OnceLock::new(), spelling: Spelling::default() })
+        Ok(Self::of(dir, path))
     }
 
     /// Opens the directory at `path` beneath this one. No symbolic link leads out of this one.
@@ -110,8 +114,18 @@ impl HostDir {
         let native = native(path)?;
         let dir = self.dir.open_dir(native)?;
         let path = self.dir.canonicalize(native).unwrap_or_else(|_| native.to_owned());
-        let path = self.path.join(path);
-        Ok(Self { dir, path, hidden: OnceLock::new(), spelling: Spelling::default() })
+        Ok(Self::of(dir, self.path.join(path)))
+    }
+
+    fn of(dir: Dir, path: PathBuf) -> Self {
+        Self {
+            dir,
+            path,
+            hidden: OnceLock::new(),
+            spelling: Spelling::default(),
+            #[cfg(unix)]
+            last_held: LastHeld::default(),
+        }
     }
 
     pub(super) fn dir(&self) -> &Dir {
@@ -119,12 +133,7 @@ impl HostDir {
     }
 
     pub(in crate::kernel::vfs) fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self {
-            dir: self.dir.try_clone()?,
-            path: self.path.clone(),
-            hidden: OnceLock::new(),
-            spelling: Spelling::default(),
-        })
+        Ok(Self::of(self.dir.try_clone()?, self.path.clone()))
     }
 
     /// Stops listing temporaries that `hidden` returns. Only the first call has an effect.
@@ -332,18 +341,7 @@ impl HostDir {
 
     /// Opens the file `path` for reading. Does not wait for the writer of a pipe, and follows no symbolic link.
     pub(in crate::kernel::vfs) fn open_to_read(&self, path: &VPath) -> io::Result<File> {
-        let mut options = OpenOptions::new();
-        options.read(true);
-        #[cfg(not(unix))]
-        options.follow(FollowSymlinks::No);
-        #[cfg(unix)]
-        {
-            use rustix::fs::OFlags;
-            let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed();
-            cap_std::fs::OpenOptionsExt::custom_flags(&mut options, flags);
-        }
-        let opened = self.at(path, |dir, name| dir.open_with(name, &options));
-        opened.map(cap_std::fs::File::into_std)
+        self.at(path, open_unfollowed)
     }
 
     /// Why `path` cannot be opened: Windows denies the access to a directory.
@@ -436,13 +434,33 @@ impl Layer for HostDir {
         self.expect_exact(path).map_err(errno)?;
         // A pipe can have taken the file's place since it was examined.
         let file = self.open_to_read(path).map_err(|error| self.not_opened(path, error))?;
-        let stat = examined_open(&file).map_err(errno)?.stat;
-        match stat.file_type {
-            FileType::RegularFile => Ok(Blob::Host(HostFile { file, stamp: Some(stat.stamp) })),
-            FileType::Directory => Err(Errno::Isdir),
-            _ => Err(Errno::Acces),
-        }
+        blob(file)
     }
+}
+
+/// The regular file `file`, which is open for reading.
+pub(super) fn blob(file: File) -> Result<Blob, Errno> {
+    let stat = examined_open(&file).map_err(errno)?.stat;
+    match stat.file_type {
+        FileType::RegularFile => Ok(Blob::Host(HostFile { file, stamp: Some(stat.stamp) })),
+        FileType::Directory => Err(Errno::Isdir),
+        _ => Err(Errno::Acces),
+    }
+}
+
+/// Opens the entry `name` of `dir` for reading, as [`HostDir::open_to_read`] does.
+pub(super) fn open_unfollowed(dir: &Dir, name: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    #[cfg(not(unix))]
+    options.follow(FollowSymlinks::No);
+    #[cfg(unix)]
+    {
+        use rustix::fs::OFlags;
+        let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed();
+        cap_std::fs::OpenOptionsExt::custom_flags(&mut options, flags);
+    }
+    dir.open_with(name, &options).map(cap_std::fs::File::into_std)
 }
 
 impl From<File> for HostFile {

@@ -1,9 +1,8 @@
 //! A directory of the host that stays open while several things are asked of it.
 
-use super::DirEntry;
 use super::host_dir::HostDir;
 #[cfg(unix)]
-use super::host_dir::errno;
+use super::host_dir::{blob, errno, open_unfollowed};
 use super::host_examined::Examined;
 #[cfg(unix)]
 use super::host_examined::examined;
@@ -11,6 +10,7 @@ use super::host_examined::examined;
 use super::host_syntax::NAMES_FOLD;
 #[cfg(unix)]
 use super::host_walk::Walked;
+use super::{Blob, DirEntry};
 use crate::base::errno::Errno;
 use crate::kernel::vfs::path::VPath;
 
@@ -32,12 +32,49 @@ impl HostDir {
         &'a self,
         path: &'a VPath,
     ) -> Result<HeldDir<'a>, Errno> {
+        #[cfg(unix)]
+        let dir = self.walk_to(path).map_err(errno)?;
+        #[cfg(unix)]
+        if let Walked::Below(dir) = &dir {
+            self.last_held.set(path, dir);
+        }
         Ok(HeldDir {
             host: self,
             path,
             #[cfg(unix)]
-            dir: self.walk_to(path).map_err(errno)?,
+            dir,
         })
+    }
+
+    /// The directory `path` without opening it, if it is the one that was opened last by [`HostDir::hold`]. Another one
+    /// may be there by now. `None` except on Unix.
+    pub(in crate::kernel::vfs) fn hold_again<'a>(&'a self, path: &'a VPath) -> Option<HeldDir<'a>> {
+        #[cfg(unix)]
+        return Some(HeldDir { host: self, path, dir: Walked::Below(self.last_held.get(path)?) });
+        #[cfg(not(unix))]
+        {
+            let _ = path;
+            None
+        }
+    }
+
+    /// Opens the file `path` as [`Layer::open`] does, if its directory is the one that was opened last by
+    /// [`HostDir::hold`]; otherwise, and if there is no such file, returns `None`.
+    ///
+    /// [`Layer::open`]: super::Layer::open
+    pub(in crate::kernel::vfs) fn open_again(&self, path: &VPath) -> Option<Blob> {
+        #[cfg(unix)]
+        {
+            let (dir, name) = path.split_last()?;
+            let dir = self.last_held.get(&dir)?;
+            self.expect_exact(path).ok()?;
+            blob(open_unfollowed(&dir, name.as_ref()).ok()?).ok()
+        }
+        #[cfg(not(unix))]
+        {
+            let _ = path;
+            None
+        }
     }
 }
 

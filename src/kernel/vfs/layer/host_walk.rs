@@ -4,6 +4,8 @@
 use std::io;
 use std::ops::Deref;
 use std::path::Path;
+#[cfg(unix)]
+use std::sync::Arc;
 
 use cap_std::fs::Dir;
 #[cfg(unix)]
@@ -21,7 +23,7 @@ pub(super) enum Walked<'a> {
     Root(&'a Dir),
     /// A directory below the root.
     #[cfg(unix)]
-    Below(Dir),
+    Below(Arc<Dir>),
 }
 
 impl Deref for Walked<'_> {
@@ -47,7 +49,7 @@ impl HostDir {
             return Ok(Walked::Root(&self.dir));
         }
         let dir = way::open(&self.dir, native(path)?)?;
-        Ok(Walked::Below(Dir::from_std_file(dir)))
+        Ok(Walked::Below(Arc::new(Dir::from_std_file(dir))))
     }
 
     /// Opens the directory that holds `path`; returns it with the name of `path` in it.

@@ -5,6 +5,8 @@ pub(super) mod empty;
 pub(super) mod host_dir;
 pub(super) mod host_examined;
 pub(super) mod host_held;
+#[cfg(unix)]
+mod host_last;
 mod host_names;
 mod host_path;
 pub(super) mod host_permissions;

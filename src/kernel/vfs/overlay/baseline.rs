@@ -45,6 +45,14 @@ pub struct Baseline {
     new_drifts: Mutex<BTreeMap<VPath, DriftKind>>,
 }
 
+/// The state of a directory of the disk.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct DirState {
+    /// Whether no name in it was added or removed since the start.
+    is_same: bool,
+    changed_ns: u64,
+}
+
 pub(super) struct Shared {
     disk: Arc<HostDir>,
     /// A later change time means changed since the start.
@@ -159,11 +167,12 @@ impl Baseline {
             let pin = self.establish(&path)?;
             let mut pins = self.pins();
             // Another fork may have been faster.
-            last = match pins.by_path.find(&path)? {
-                Some(pin) => pin.clone(),
-                None => pin,
+            last = if let Some(pin) = pins.by_path.find(&path)? {
+                pin.clone()
+            } else {
+                pins.by_path.insert(path, pin.clone())?;
+                pin
             };
-            pins.by_path.insert(path, last.clone())?;
         }
         Ok(last)
     }
@@ -230,27 +239,43 @@ impl Baseline {
         look: impl Fn(&HeldDir<'_>) -> Result<T, Errno>,
     ) -> Result<Option<(bool, T)>, Errno> {
         // One handle for all of it: what is found is of the directory whose state is compared.
-        let held = match self.disk().hold(path) {
-            Ok(held) => held,
-            Err(Errno::Noent | Errno::Notdir) => return Ok(None),
-            Err(errno) => return Err(errno),
+        let (held, mut before) = match self.hold_unchanged(path, dir)? {
+            Some((held, state)) => (held, Some(state)),
+            None => match self.disk().hold(path) {
+                Ok(held) => {
+                    let state = self.state(&held, dir)?;
+                    (held, state)
+                }
+                Err(Errno::Noent | Errno::Notdir) => return Ok(None),
+                Err(errno) => return Err(errno),
+            },
         };
-        let mut before = self.state(&held, dir)?;
         for _ in 0..LOOKS_MAX {
             let Some(state) = before else { return Ok(None) };
             let found = look(&held);
             let after = self.state(&held, dir)?;
             if before == after {
-                return Ok(Some((state.0, found?)));
+                return Ok(Some((state.is_same, found?)));
             }
             before = after;
         }
         Ok(None)
     }
 
-    /// Whether no name in `held` was added or removed since the start, and its change time; `None` if it is not the
-    /// directory that is pinned as `dir`.
-    fn state(&self, held: &HeldDir<'_>, dir: &There) -> Result<Option<(bool, u64)>, Errno> {
+    /// The directory `path`, pinned as `dir`, with its state, if it is open and unchanged: then it was not moved or
+    /// removed either.
+    fn hold_unchanged<'a>(
+        &'a self,
+        path: &'a VPath,
+        dir: &There,
+    ) -> Result<Option<(HeldDir<'a>, DirState)>, Errno> {
+        let Some(held) = self.disk().hold_again(path) else { return Ok(None) };
+        let state = self.state(&held, dir)?.filter(|state| state.is_same);
+        Ok(state.map(|state| (held, state)))
+    }
+
+    /// The state of `held`; `None` if it is not the directory that is pinned as `dir`.
+    fn state(&self, held: &HeldDir<'_>, dir: &There) -> Result<Option<DirState>, Errno> {
         let now = match held.examine_itself() {
             Ok(now) => now,
             Err(Errno::Noent | Errno::Notdir) => return Ok(None),
@@ -260,7 +285,7 @@ impl Baseline {
             return Ok(None);
         }
         let is_same = !self.is_changed(&now) || dir.accepted_ns == Some(now.changed_ns);
-        Ok(Some((is_same, now.changed_ns)))
+        Ok(Some(DirState { is_same, changed_ns: now.changed_ns }))
     }
 
     /// The pin of `path`, which must be there.
@@ -363,8 +388,12 @@ impl Baseline {
     }
 
     fn open_on_disk(&self, path: &VPath, there: &There) -> Result<Blob, Errno> {
+        let is_same = |blob: &Blob| blob.stamp() == Some(there.stat.stamp);
+        if let Some(blob) = self.disk().open_again(path).filter(is_same) {
+            return Ok(blob);
+        }
         match self.disk().open(path) {
-            Ok(blob) if blob.stamp() == Some(there.stat.stamp) => Ok(blob),
+            Ok(blob) if is_same(&blob) => Ok(blob),
             Ok(_) | Err(Errno::Noent | Errno::Notdir | Errno::Isdir | Errno::Loop) => {
                 Err(self.lost(path))
             }
@@ -405,7 +434,7 @@ impl Baseline {
             Ok(Pin::There(dir)) => {
                 let held = self.disk().hold(path);
                 held.and_then(|held| self.state(&held, &dir))
-                    .is_ok_and(|state| state.is_some_and(|(same, _)| same))
+                    .is_ok_and(|state| state.is_some_and(|state| state.is_same))
             }
             _ => false,
         };

@@ -101,6 +101,11 @@ impl Overlay {
         Ok(id)
     }
 
+    /// Why a part of the state that was saved could not be read, if one could not: programs get `EIO` then.
+    pub fn damage(&self) -> Option<&str> {
+        self.folded.parts.as_ref()?.damage()
+    }
+
     /// Reads all directories from the store, for operations on all nodes.
     ///
     /// # Errors
@@ -145,37 +150,43 @@ impl Overlay {
     pub(in crate::kernel::vfs) fn foldable_dirs(&self) -> Vec<NodeId> {
         let mut foldable = Vec::new();
         for mount in self.mounts.iter().filter(|mount| mount.baseline.is_some()) {
-            let mut dirs = vec![mount.root];
+            let mut looks = vec![self.look_at_dir(mount.root)];
             let mut next = 0;
-            while let Some(dir) = dirs.get(next).copied() {
+            while let Some(look) = looks.get(next) {
                 next += 1;
-                dirs.extend(self.dir(dir).entries.iter().filter_map(|(name, entry)| {
-                    let EntryKind::Node(id) = entry.kind else { return None };
-                    let is_dir = matches!(self.node(id).body, Body::Dir(_));
-                    (is_dir && self.is_entry_as_below(dir, name, *entry)).then_some(id)
-                }));
+                let dirs = look.dirs.iter().map(|dir| self.look_at_dir(*dir));
+                let dirs: Vec<DirLook> = dirs.collect();
+                looks.extend(dirs);
             }
             let mut here: HashSet<NodeId> = HashSet::new();
-            for dir in dirs.into_iter().skip(1).rev() {
-                let holds_only_below = self.dir(dir).entries.iter().all(|(name, entry)| {
-                    let is_changed_dir = |id: NodeId| {
-                        matches!(self.node(id).body, Body::Dir(_)) && !here.contains(&id)
-                    };
-                    match entry.kind {
-                        EntryKind::Node(id) => {
-                            self.is_entry_as_below(dir, name, *entry) && !is_changed_dir(id)
-                        }
-                        EntryKind::Below(_) | EntryKind::Folded(_) => true,
-                        EntryKind::Absent => !entry.shadows,
-                    }
-                });
-                if holds_only_below {
-                    here.insert(dir);
-                    foldable.push(dir);
+            for DirLook { id, dirs, holds_only_below } in looks.into_iter().skip(1).rev() {
+                if holds_only_below && dirs.iter().all(|dir| here.contains(dir)) {
+                    here.insert(id);
+                    foldable.push(id);
                 }
             }
         }
         foldable
+    }
+
+    /// Compares the entries of directory `id` with what a layer has.
+    fn look_at_dir(&self, id: NodeId) -> DirLook {
+        let mut look = DirLook { id, dirs: Vec::new(), holds_only_below: true };
+        for (name, entry) in &self.dir(id).entries {
+            let is_below = match entry.kind {
+                EntryKind::Node(_) => self.is_entry_as_below(id, name, *entry),
+                EntryKind::Below(_) | EntryKind::Folded(_) => true,
+                EntryKind::Absent => !entry.shadows,
+            };
+            look.holds_only_below &= is_below;
+            match entry.kind {
+                EntryKind::Node(dir) if is_below && matches!(self.node(dir).body, Body::Dir(_)) => {
+                    look.dirs.push(dir);
+                }
+                _ => {}
+            }
+        }
+        look
     }
 
     fn is_entry_as_below(&self, dir: NodeId, name: &str, entry: Entry) -> bool {
@@ -197,6 +208,15 @@ impl Overlay {
             _ => None,
         }
     }
+}
+
+/// What [`Overlay::foldable_dirs`] found in a directory.
+struct DirLook {
+    id: NodeId,
+    /// The directories in it that are themselves as a layer has them; what is in these may have changed.
+    dirs: Vec<NodeId>,
+    /// Whether each of its entries is as a layer has it.
+    holds_only_below: bool,
 }
 
 /// The place of an entry.

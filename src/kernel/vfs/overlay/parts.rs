@@ -23,6 +23,9 @@ pub(in crate::kernel::vfs) trait Parts: Send + Sync {
     /// Those of [`Cas::get`].
     fn dir(&self, digest: Digest) -> Result<StoredDir, StoreError>;
 
+    /// Why a part could not be read, if one could not.
+    fn damage(&self) -> Option<&str>;
+
     /// What is said of a state that has its digest, but cannot be one.
     fn damaged(&self, digest: Digest) -> StoreError;
 

@@ -19,7 +19,7 @@ use self::parts::StoredParts;
 use super::layer::FileType;
 use super::layer::Times;
 use super::overlay::content::Content;
-use super::overlay::folded::Folded;
+use super::overlay::folded::{Folded, FoldedDirs};
 use super::overlay::known_times::{AppliedTimes, KnownTimes, Refresh};
 use super::overlay::node::{
     Body, Dir, Entry, EntryKind, File, FoldedId, MountId, Node, NodeId, Origin, TimesOf,
@@ -233,16 +233,7 @@ impl Overlay {
         let folded = self.fold(cas)?;
         let mut nodes = Vec::new();
         while let Some(id) = order.get(nodes.len()).copied() {
-            let entry = |entry: &Entry| match entry.kind {
-                EntryKind::Node(id) => match folded.get(&id) {
-                    Some(digest) => SavedKind::Folded(*digest),
-                    None => SavedKind::Node(number_of(id, &mut order)),
-                },
-                EntryKind::Below(file_type) => SavedKind::Below(file_type),
-                EntryKind::Folded(id) => SavedKind::Folded(self.folded.digest(id)),
-                EntryKind::Absent => SavedKind::Absent,
-            };
-            nodes.push(self.saved_node(id, entry, cas)?);
+            nodes.push(self.saved_node(id, &folded, |id| number_of(id, &mut order), cas)?);
         }
         let seen = self.seen.iter().map(SavedOrigin::of).collect();
         let mut baselines = Vec::new();
@@ -263,14 +254,15 @@ impl Overlay {
         })
     }
 
-    /// A node as data; `kind` gives the kinds of its entries.
+    /// A node as data, with the numbers that `number_of` gives to nodes that are not in `folded`.
     ///
     /// # Errors
     /// Those of [`Cas::put`].
     fn saved_node(
         &self,
         id: NodeId,
-        mut kind: impl FnMut(&Entry) -> SavedKind,
+        folded: &FoldedDirs,
+        mut number_of: impl FnMut(NodeId) -> u32,
         cas: &Cas,
     ) -> Result<SavedNode, StoreError> {
         let node = self.node(id);
@@ -283,7 +275,16 @@ impl Overlay {
             Body::Special(file_type) => SavedBody::Special(*file_type),
             Body::Dir(dir) => {
                 let entry = |(name, entry): (&Arc<str>, &Entry)| {
-                    SavedEntry(name.to_string(), entry.shadows, kind(entry))
+                    let kind = match entry.kind {
+                        EntryKind::Node(id) => match folded.get(&id) {
+                            Some(digest) => SavedKind::Folded(*digest),
+                            None => SavedKind::Node(number_of(id)),
+                        },
+                        EntryKind::Below(file_type) => SavedKind::Below(file_type),
+                        EntryKind::Folded(id) => SavedKind::Folded(self.folded.digest(id)),
+                        EntryKind::Absent => SavedKind::Absent,
+                    };
+                    SavedEntry(name.to_string(), entry.shadows, kind)
                 };
                 let path = |(layer, path): &(u16, VPath)| (*layer, path.as_str().to_owned());
                 SavedBody::Dir(SavedDir {
@@ -318,7 +319,7 @@ impl Overlay {
             layers: self.layers.len(),
             file_bytes_max: self.limits.file_bytes_max,
         };
-        let parts: Arc<dyn Parts> = Arc::new(StoredParts { cas: cas.clone(), scope });
+        let parts: Arc<dyn Parts> = Arc::new(StoredParts::new(cas.clone(), scope));
         let mut folded = Folded::default();
         folded.parts = Some(parts.clone());
         let mut restored = Self { nodes, folded, is_to_be_restored: false, ..self.clone() };

@@ -2,12 +2,13 @@
 //! program changed anything. Each part is a content of the store.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
 use super::baseline::SavedPin;
 use super::part::{PART_BYTES_MAX, get, put};
-use super::{SavedBody, SavedKind, SavedNode, Scope};
+use super::{SavedBody, SavedNode, Scope};
 use crate::base::digest::Digest;
 use crate::kernel::vfs::overlay::Overlay;
 use crate::kernel::vfs::overlay::folded::FoldedDirs;
@@ -28,18 +29,31 @@ struct SavedFolded {
 
 /// The store of a namespace that was restored.
 pub(super) struct StoredParts {
-    pub cas: Cas,
-    pub scope: Scope,
+    cas: Cas,
+    scope: Scope,
+    /// Why a part could not be read first.
+    damage: OnceLock<String>,
 }
 
-impl Parts for StoredParts {
-    fn pins(&self, digest: Digest) -> Result<BTreeMap<VPath, Pin>, StoreError> {
+impl StoredParts {
+    pub fn new(cas: Cas, scope: Scope) -> Self {
+        Self { cas, scope, damage: OnceLock::new() }
+    }
+
+    /// Notes why `read` failed, as a program only learns that it did.
+    fn noted<T>(&self, read: Result<T, StoreError>) -> Result<T, StoreError> {
+        read.inspect_err(|error| {
+            let _ = self.damage.set(error.to_string());
+        })
+    }
+
+    fn read_pins(&self, digest: Digest) -> Result<BTreeMap<VPath, Pin>, StoreError> {
         let saved: Vec<SavedPin> = get(&self.cas, digest)?;
         let pins = saved.iter().map(SavedPin::restored);
         pins.collect::<Result<_, _>>().map_err(|_| self.damaged(digest))
     }
 
-    fn dir(&self, digest: Digest) -> Result<StoredDir, StoreError> {
+    fn read_dir(&self, digest: Digest) -> Result<StoredDir, StoreError> {
         let SavedFolded { dir, entries } = get(&self.cas, digest)?;
         let mut dirs = Vec::new();
         let mut number = |digest| {
@@ -61,6 +75,20 @@ impl Parts for StoredParts {
         let node = restored(&dir).map_err(|_| self.damaged(digest))?;
         let entries = entries.iter().map(restored).collect::<Result<_, _>>();
         Ok(StoredDir { node, entries: entries.map_err(|_| self.damaged(digest))?, dirs })
+    }
+}
+
+impl Parts for StoredParts {
+    fn pins(&self, digest: Digest) -> Result<BTreeMap<VPath, Pin>, StoreError> {
+        self.noted(self.read_pins(digest))
+    }
+
+    fn dir(&self, digest: Digest) -> Result<StoredDir, StoreError> {
+        self.noted(self.read_dir(digest))
+    }
+
+    fn damage(&self) -> Option<&str> {
+        self.damage.get().map(String::as_str)
     }
 
     fn damaged(&self, digest: Digest) -> StoreError {
@@ -97,20 +125,13 @@ impl Overlay {
         }
         for id in self.foldable_dirs() {
             let mut entries: Vec<NodeId> = Vec::new();
-            let kind = |entry: &super::Entry| match entry.kind {
-                EntryKind::Node(id) => {
-                    if let Some(digest) = folded.get(&id) {
-                        return SavedKind::Folded(*digest);
-                    }
-                    entries.push(id);
-                    SavedKind::Node(entries.len() as u32 - 1)
-                }
-                EntryKind::Below(file_type) => SavedKind::Below(file_type),
-                EntryKind::Folded(id) => SavedKind::Folded(self.folded.digest(id)),
-                EntryKind::Absent => SavedKind::Absent,
+            let number_of = |id| {
+                entries.push(id);
+                entries.len() as u32 - 1
             };
-            let dir = self.saved_node(id, kind, cas)?;
-            let entry = |id: &NodeId| self.saved_node(*id, |_| SavedKind::Absent, cas);
+            let dir = self.saved_node(id, &folded, number_of, cas)?;
+            // None of them is a directory, so none has entries with numbers.
+            let entry = |id: &NodeId| self.saved_node(*id, &folded, |_| 0, cas);
             let entries = entries.iter().map(entry).collect::<Result<_, _>>()?;
             let is_there = |digest| is_own && self.folded.was_read(digest);
             let digest = put(&SavedFolded { dir, entries }, is_there, cas)?;
