@@ -1,6 +1,6 @@
 //! Rank 0: used by everything else. Knows nothing of WebAssembly, guests or their files.
 //!
-//! `disk` and `ambient` are the only files of the crate that touch the host's files, clock and
+//! `disk`, `ambient` and `stopwatch` are the only files of the crate that touch the host's files, clock and
 //! environment by path or by global; `clippy.toml` bans those calls elsewhere.
 
 pub mod ambient;
@@ -24,6 +24,7 @@ pub mod priority;
 pub mod readable;
 #[cfg(any(feature = "import", feature = "remote"))]
 pub mod signature;
+pub mod stopwatch;
 pub mod unified_diff;
 
 /// Longest text of a signature, in bytes: comments of minisign have at most 8 KiB.

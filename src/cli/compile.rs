@@ -147,8 +147,8 @@ impl Compiler {
         let cache_dir = self.cache_dir.as_deref();
         let has_room = |dir| CodeCache::new(dir).expect_room(module.size());
         let kept = cache_dir.map(|dir| has_room(dir).map(|()| dir));
-        let to_keep = if matches!(kept, Some(Ok(_))) { " for the cache" } else { "" };
-        let message = format!("compiling {name} ({size}{}){to_keep}", self.what_counts());
+        let once = if matches!(kept, Some(Ok(_))) { " once" } else { "" };
+        let message = format!("compiling {name}{once} ({size}{})", self.what_counts());
         let (begun, _spending) = (ambient::instant_now(), Spending::start());
         let shown = Progress::start(message, self.quiet);
         let is_small =

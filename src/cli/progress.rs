@@ -95,7 +95,7 @@ impl Progress {
             bar.set_position(done);
             self.has_parts.call_once(|| {
                 bar.set_style(style(
-                    "{spinner} {msg} [{wide_bar}] {human_pos}/{human_len} functions{prefix}",
+                    "{spinner} {msg} [{wide_bar}] {human_pos}/{human_len}{prefix}",
                 ));
             });
             let elapsed = bar.elapsed();

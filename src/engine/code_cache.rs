@@ -12,8 +12,8 @@
 //!
 //! The key is the digest of the module and of all that the output of the code generator depends on
 //! (version, settings, CPU features). Files are written whole and renamed, code before key, so any
-//! number of processes can share a cache. The time of a key's file is that of its last use, to the hour:
-//! beyond its size limit, the cache loses what was used least recently.
+//! number of processes can share a cache; they are not synced. The time of a key's file is that of its last
+//! use, to the hour: beyond its size limit, the cache loses what was used least recently.
 #![allow(unsafe_code, reason = "the compiler cannot check compiled code")]
 
 use std::collections::HashMap;
@@ -181,7 +181,7 @@ impl CodeCache {
         Ok(())
     }
 
-    /// Stores `code` for `key`.
+    /// Stores `code` for `key`. It stays even if it is larger than the cache may be: a program waits for it.
     ///
     /// # Errors
     /// [`CacheError`]; the cache is then unchanged.
@@ -191,9 +191,11 @@ impl CodeCache {
         }
         self.expect_private()?;
         let digest = Digest::of_large(code);
-        atomic_file::write(&self.code_path(digest), &[code])?;
-        atomic_file::write(&self.key_path(key), &[digest.to_string().as_bytes()])?;
-        self.trim(self.bytes_max)?;
+        let code_path = self.code_path(digest);
+        // What a power cut damages is found, and compiled again.
+        atomic_file::write_unsynced(&code_path, &[code])?;
+        atomic_file::write_unsynced(&self.key_path(key), &[digest.to_string().as_bytes()])?;
+        self.trim_except(self.bytes_max, Some(&code_path))?;
         Ok(())
     }
 
@@ -203,6 +205,11 @@ impl CodeCache {
     /// # Errors
     /// [`CacheError::Disk`] if something cannot be removed.
     pub fn trim(&self, bytes_max: u64) -> Result<CacheInfo, CacheError> {
+        self.trim_except(bytes_max, None)
+    }
+
+    /// As [`CodeCache::trim`]; the code in the file `kept` stays.
+    fn trim_except(&self, bytes_max: u64, kept: Option<&Path>) -> Result<CacheInfo, CacheError> {
         let mut removed = CacheInfo { path: self.root.clone(), entries: 0, bytes: 0 };
         let mut entries = self.entries()?;
         entries.sort_by_key(|entry| entry.used_at);
@@ -210,6 +217,9 @@ impl CodeCache {
         for entry in entries {
             if bytes <= bytes_max {
                 break;
+            }
+            if kept == Some(&entry.code) {
+                continue;
             }
             for path in entry.keys.iter().chain([&entry.code]) {
                 disk::remove_file(path)?;

@@ -70,7 +70,7 @@ fn depth(generator: Generator, text: &str) -> i32 {
             &bytes,
             Target {
                 form: generator.forms(&EngineConfig::default(), Encoding::Module)[0],
-                merges_loads: true,
+                merges_loads: generator == Generator::Optimizing,
             },
         )
         .unwrap(),

@@ -117,6 +117,7 @@ fn libraries_are_used_only_in_their_modules() {
                 "src/base/change_time.rs",
                 "src/base/job.rs",
                 "src/base/priority.rs",
+                "src/base/stopwatch.rs",
                 "src/cli/optimize.rs",
                 "src/cli/signals.rs",
                 "src/engine/code_cache.rs",

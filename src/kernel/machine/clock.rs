@@ -1,8 +1,9 @@
 //! The clocks of a machine.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::base::ambient;
+use crate::base::stopwatch::Stopwatch;
 use crate::kernel::vfs::FILES_END_NS;
 
 /// The start of virtual time by default, 2037-01-01T00:00:00Z, in nanoseconds since the Unix epoch. Later
@@ -197,18 +198,13 @@ impl Clock for VirtualClock {
 /// The host's clock. Runs with it differ.
 #[derive(Clone, Debug)]
 pub struct HostClock {
-    started: Instant,
+    started: Stopwatch,
 }
 
 impl HostClock {
     /// Creates a clock whose monotonic time starts now.
     pub fn start() -> Self {
-        Self { started: ambient::instant_now() }
-    }
-
-    fn elapsed_ns(&self) -> u64 {
-        let elapsed = ambient::instant_now().duration_since(self.started);
-        u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX)
+        Self { started: Stopwatch::start() }
     }
 }
 
@@ -216,7 +212,7 @@ impl Clock for HostClock {
     fn now(&mut self, id: ClockId) -> u64 {
         match id {
             ClockId::Realtime => ambient::wall_now_ns(),
-            _ => self.elapsed_ns(),
+            _ => self.started.elapsed_ns(),
         }
     }
 
@@ -225,7 +221,7 @@ impl Clock for HostClock {
     }
 
     fn sleep_until(&mut self, t: u64) {
-        let left = t.saturating_sub(self.elapsed_ns());
+        let left = t.saturating_sub(self.started.elapsed_ns());
         if left > 0 {
             ambient::sleep(Duration::from_nanos(left));
         }

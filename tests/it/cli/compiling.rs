@@ -94,7 +94,7 @@ fn compile_time_does_not_count_and_the_code_is_cached() {
         assert!(output.status.success(), "{command:?}: {}", stderr(&output));
         // A compilation that takes seconds is reported.
         if begun.elapsed() > Duration::from_secs(3) {
-            assert!(stderr(&output).contains("compiling hard.wasm ("), "{}", stderr(&output));
+            assert!(stderr(&output).contains("compiling hard.wasm"), "{}", stderr(&output));
         }
         assert_eq!(stdout(&output).contains("done"), command.contains(&"-c"), "{command:?}");
         assert_eq!(cached(dir), 1, "{command:?}");
@@ -262,6 +262,6 @@ fn shell_and_session_show_on_a_terminal_that_they_compile() {
     assert!(bash(folder.path(), on_terminal).status.success());
     for name in ["one.out", "two.out"] {
         let shown = std::fs::read_to_string(folder.path().join(name)).unwrap();
-        assert!(shown.contains("compiling awk ("), "{name}: {shown:?}");
+        assert!(shown.contains("compiling awk"), "{name}: {shown:?}");
     }
 }
