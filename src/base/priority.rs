@@ -6,6 +6,7 @@
 
 /// As [`give_way`], for this process, which has a session of its own: where Linux schedules sessions as groups, a priority
 /// counts within its group alone.
+#[cfg(feature = "cli")]
 pub fn give_way_as_session() {
     #[cfg(target_os = "linux")]
     if let Ok(mut group) = super::disk::append(std::path::Path::new("/proc/self/autogroup")) {
