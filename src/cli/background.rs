@@ -130,13 +130,15 @@ impl Queue {
 
     /// Ends the process that optimizes, and forgets what waits; returns whether that process has ended.
     pub fn stop(&self) -> bool {
+        if disk::metadata(&self.0).is_err() {
+            return true;
+        }
         self.remove(&["json"]);
         let stop_file = self.stop_file();
         let begun = ambient::instant_now();
         let lock = loop {
             let lock = self.lock();
-            if lock.is_some() || !self.is_there() || ambient::elapsed_since(begun) > STOPPING_TAKES
-            {
+            if lock.is_some() || ambient::elapsed_since(begun) > STOPPING_TAKES {
                 break lock;
             }
             let _ = atomic_file::write(&stop_file, &[]);
@@ -146,16 +148,12 @@ impl Queue {
         if lock.is_some() {
             self.remove(&["json", "wasm"]);
         }
-        lock.is_some() || !self.is_there()
+        lock.is_some()
     }
 
     /// The file that asks the process that optimizes to end.
     fn stop_file(&self) -> PathBuf {
         self.0.join("stop")
-    }
-
-    fn is_there(&self) -> bool {
-        disk::metadata(&self.0).is_ok()
     }
 
     /// Ends this process when it is asked to. `_lock` is held.

@@ -42,9 +42,9 @@ pub fn run(args: &CacheArgs) -> Result<u8> {
 fn info(cache: &CodeCache, queue: &Queue, json: bool) -> Result<u8> {
     let (info, running, waiting) = (cache.info()?, queue.running(), queue.waiting());
     let unused = cache.expect_private().err().map(|error| error.to_string());
+    let bytes_max = cache_bytes_max()?;
     if json {
-        let (path, bytes) = (info.path.to_string_lossy(), info.bytes);
-        let (modules, bytes_max) = (info.entries, cache_bytes_max()?);
+        let (path, bytes, modules) = (info.path.to_string_lossy(), info.bytes, info.entries);
         say!(
             "{}",
             json!({
@@ -54,7 +54,7 @@ fn info(cache: &CodeCache, queue: &Queue, json: bool) -> Result<u8> {
         );
         return Ok(0);
     }
-    let limit = ByteSize(cache_bytes_max()?).display().iec();
+    let limit = ByteSize(bytes_max).display().iec();
     say!("{}, of at most {limit}", summary("compiled code of", &info));
     if let Some(why) = unused {
         say!("it is not used: {}", printable(&why));
@@ -82,9 +82,10 @@ fn stop(queue: &Queue, json: bool) -> Result<u8> {
         return Ok(if has_ended { 0 } else { exit::FAILED });
     }
     match running {
-        _ if !has_ended => {
-            bail!("the process that optimizes does not end: `belljar cache info` shows its number")
+        Some(Running { pid, .. }) if !has_ended => {
+            bail!("process {pid}, which optimizes, does not end: kill it")
         }
+        None if !has_ended => bail!("a process that optimizes does not end: try it again"),
         None => say!("nothing is optimized"),
         Some(Running { pid, module, .. }) => {
             let module = printable(&module);

@@ -395,8 +395,8 @@ impl Compiler {
     }
 }
 
-/// Compiles the module on standard input into the cache. Ends if the parent process ends before it, however that
-/// happens: nobody waits for the code then.
+/// Compiles the module on standard input into the cache. Ends when the parent process ends, however that happens: only
+/// the parent process waits for the code.
 pub fn child(args: &ChildArgs) -> Result<u8> {
     let is_counted = limit_memory(args.memory_bytes_max);
     let mut bytes = Vec::new();

@@ -314,8 +314,8 @@ struct Entry {
     bytes: u64,
 }
 
-/// How code in a directory with the attributes `metadata` could be that of another user. The administrator is one: code that
-/// runs as root was made by root, and code of root is not run otherwise.
+/// How other users could have put code into a directory with the attributes `metadata`. Unlike in [`own::exposure`], the
+/// administrator is one of them.
 #[cfg(unix)]
 fn exposure(metadata: &std::fs::Metadata) -> Option<Exposure> {
     use std::os::unix::fs::MetadataExt;

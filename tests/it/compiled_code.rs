@@ -88,6 +88,15 @@ impl Folder {
         }
     }
 
+    /// Runs `large.wasm` with `option` until optimized code of it runs.
+    fn wait_for_optimized_code(&self, option: &str) {
+        let started = Instant::now();
+        while self.tiers(&[option], &[]) == ["quick"] {
+            assert!(started.elapsed() < PATIENCE, "it is never optimized");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
     /// Waits until no process optimizes `slow.wasm`.
     fn wait_for_end_of_optimization(&self) {
         let module = belljar::Module::read(&self.0.path().join("work/slow.wasm")).unwrap();
@@ -170,11 +179,7 @@ fn background_process_that_was_killed_is_wanted_again_by_the_next_run() {
     std::fs::write(queue.join("lock"), "").unwrap();
     let info = folder.belljar(&["cache", "info"], &[]).1;
     assert!(!info.contains("optimizes"), "{info}");
-    let started = Instant::now();
-    while folder.tiers(&["--background"], &[]) == ["quick"] {
-        assert!(started.elapsed() < PATIENCE, "it is never optimized");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    folder.wait_for_optimized_code("--background");
 }
 
 #[test]
@@ -227,7 +232,11 @@ fn compiling_ends_with_the_process_that_waits_for_it() {
         command.kill().unwrap();
         command.wait().unwrap();
         folder.wait_for_end_of_optimization();
-        assert_eq!(folder.info()["modules"], 0, "it was compiled for nobody");
+        assert_eq!(
+            folder.info()["modules"],
+            0,
+            "no code is kept after the process that waited for it"
+        );
         assert!(folder.cache().join("code-1/locks").exists());
         std::fs::remove_dir_all(folder.cache()).unwrap();
     }
@@ -267,11 +276,7 @@ fn cache_stop_ends_the_process_that_optimizes() {
     assert_eq!(left, ["lock"]);
     // Nothing keeps the next one from being optimized.
     assert_eq!(folder.tiers(&["--background"], &[]), ["quick"]);
-    let started = Instant::now();
-    while folder.tiers(&["--no-background"], &[]) == ["quick"] {
-        assert!(started.elapsed() < PATIENCE, "it is never optimized");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    folder.wait_for_optimized_code("--no-background");
 }
 
 #[test]

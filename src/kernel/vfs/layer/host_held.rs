@@ -58,8 +58,8 @@ impl HostDir {
         }
     }
 
-    /// Opens the file `path` as [`Layer::open`] does, if its directory is the one that was opened last by
-    /// [`HostDir::hold`]; otherwise, and if there is no such file, returns `None`.
+    /// Opens the file `path` as [`Layer::open`] does, in the directory that was opened last by [`HostDir::hold`]. Returns
+    /// `None` if the file is in another directory, or cannot be opened.
     ///
     /// [`Layer::open`]: super::Layer::open
     pub(in crate::kernel::vfs) fn open_again(&self, path: &VPath) -> Option<Blob> {
