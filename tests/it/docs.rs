@@ -1,6 +1,6 @@
 //! Runs every command of the documentation and compares its output, as [`crate::support::console`] describes.
 //!
-//! The commands of one file run in order in a scratch copy of this package's sources, where `cargo run --` runs the binary
+//! The commands of one file run in order in a scratch copy of this package's sources, where `cargo run … --` runs the binary
 //! under test. A document that needs a real toolchain is skipped if it is absent; otherwise the toolchain is in `real/`.
 #![cfg(unix)]
 

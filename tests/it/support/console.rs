@@ -10,6 +10,9 @@ use std::process::Command;
 
 use super::{cache_dir, stdout};
 
+/// How commands of documents run belljar in a clone.
+const IN_A_CLONE: [&str; 2] = ["cargo run --no-default-features --features cli --", "cargo run --"];
+
 /// A command of a document.
 pub struct Example {
     /// Its line, from 1 on.
@@ -48,7 +51,8 @@ impl Example {
         home: &Path,
         variables: &[(&str, OsString)],
     ) -> Option<String> {
-        let command = self.command.replace("cargo run --", "belljar");
+        let command =
+            IN_A_CLONE.iter().fold(self.command.clone(), |it, way| it.replace(way, "belljar"));
         let output = Command::new("bash")
             .args(["-c", &format!("exec 2>&1; {command}")])
             .current_dir(folder)
