@@ -240,17 +240,29 @@ pub fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Option<T> {
     serde_json::from_slice(&bytes).ok()
 }
 
-/// Whether a process may go on after the run.
-pub fn is_allowed(args: &CompileArgs) -> bool {
+/// Why no process may go on after the run; `None` if one may.
+pub fn forbidden(args: &CompileArgs) -> Option<&'static str> {
     let is_set = |name| ambient::setting(name).is_some();
-    let is_usual =
-        || !is_set("CI") && !is_set("BELLJAR_NO_BACKGROUND") && stderr_is_terminal() && !is_busy();
-    (args.background || is_usual()) && !args.no_background
+    if args.no_background {
+        Some("--no-background is given")
+    } else if args.background {
+        None
+    } else if is_set("BELLJAR_NO_BACKGROUND") {
+        Some("BELLJAR_NO_BACKGROUND is set")
+    } else if is_set("CI") {
+        Some("CI is set")
+    } else if !stderr_is_terminal() {
+        Some("there is no terminal")
+    } else if is_busy() {
+        Some("this machine is busy")
+    } else {
+        None
+    }
 }
 
 /// Has `module` optimized after the run, if that is allowed. If it fails, the module keeps its quick code.
 pub fn want(cache_dir: &Path, module: &Module, fuel: bool, args: &CompileArgs) {
-    if !is_allowed(args) {
+    if forbidden(args).is_some() {
         return;
     }
     let wanted = Wanted {

@@ -55,7 +55,12 @@ fn info(cache: &CodeCache, queue: &Queue, json: bool) -> Result<u8> {
         return Ok(0);
     }
     let limit = ByteSize(bytes_max).display().iec();
-    say!("{}, of at most {limit}", summary("compiled code of", &info));
+    let of = if info.bytes > bytes_max {
+        format!("more than the limit of {limit}, as the newest code stays")
+    } else {
+        format!("of at most {limit}")
+    };
+    say!("{}, {of}", summary("compiled code of", &info));
     if let Some(why) = unused {
         say!("it is not used: {}", printable(&why));
     }
@@ -75,7 +80,7 @@ fn info(cache: &CodeCache, queue: &Queue, json: bool) -> Result<u8> {
 
 /// Ends the process that optimizes.
 fn stop(queue: &Queue, json: bool) -> Result<u8> {
-    let running = queue.running();
+    let (running, waiting) = (queue.running(), queue.waiting());
     let has_ended = queue.stop();
     if json {
         say!("{}", json!({ "optimizing": running, "ended": has_ended }));
@@ -86,11 +91,17 @@ fn stop(queue: &Queue, json: bool) -> Result<u8> {
             bail!("process {pid}, which optimizes, does not end: kill it")
         }
         None if !has_ended => bail!("a process that optimizes does not end: try it again"),
-        None => say!("nothing is optimized"),
+        None => say!("nothing is being optimized"),
         Some(Running { pid, module, .. }) => {
-            let module = printable(&module);
+            // It waits until it is compiled.
+            let others = waiting.into_iter().filter(|it| *it != module).collect::<Vec<_>>();
+            let modules: Vec<String> =
+                [module].iter().chain(&others).map(|it| printable(it)).collect();
+            let verb = if modules.len() == 1 { "is" } else { "are" };
             say!(
-                "process {pid} has ended; {module} is optimized after a later run, or by `belljar cache compile`"
+                "process {pid} has ended; {} {verb} optimized after a later run, or by `belljar cache compile {}`",
+                modules.join(", "),
+                modules.join(" ")
             );
         }
     }

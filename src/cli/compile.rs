@@ -15,10 +15,11 @@ use anyhow::{Context, Result, bail};
 
 use super::args::groups::{CompileArgs, TierArg};
 use super::args::installation::ChildArgs;
-use super::background;
+use super::background::{self, Queue};
 use super::home::cache_bytes_max;
 use super::loaded::LoadedPrograms;
 use super::progress::Progress;
+use super::setup;
 use super::text::printable;
 use crate::base::ambient;
 use crate::engine::{CacheError, CacheUse, CodeCache, CompileProgress, Tier, TierChoice};
@@ -39,6 +40,9 @@ const LONG: Duration = Duration::from_secs(2);
 
 /// Interval at which progress is told.
 const TELL_EVERY: Duration = Duration::from_millis(100);
+
+/// What the process that compiles prints when it waits for another one, which compiles the same module.
+const WAITS: &str = "waits";
 
 /// Exit codes of the process that compiles.
 const NOT_KEPT: i32 = 3;
@@ -147,7 +151,8 @@ impl Compiler {
         let cache_dir = self.cache_dir.as_deref();
         let has_room = |dir| CodeCache::new(dir).expect_room(module.size());
         let kept = cache_dir.map(|dir| has_room(dir).map(|()| dir));
-        let once = if matches!(kept, Some(Ok(_))) { " once" } else { "" };
+        let is_kept = matches!(kept, Some(Ok(_)));
+        let once = if is_kept { " once" } else { "" };
         let message = format!("compiling {name}{once} ({size}{})", self.what_counts());
         let (begun, _spending) = (ambient::instant_now(), Spending::start());
         let shown = Progress::start(message, self.quiet);
@@ -158,8 +163,8 @@ impl Compiler {
         {
             drop(shown);
             self.loaded(&program, module);
-            if ambient::elapsed_since(begun) > LONG {
-                self.tell_of_quick_code(&program, &name);
+            if is_kept && ambient::elapsed_since(begun) > LONG {
+                self.tell_of_quick_code(&program, module);
             }
             return Ok(program);
         }
@@ -185,13 +190,19 @@ impl Compiler {
         Ok(program)
     }
 
-    /// Says that `program` runs quick code if nothing will optimize it.
-    fn tell_of_quick_code(&self, program: &Program, name: &str) {
+    /// Says that `program`, which is made of `module`, runs quick code if nothing will optimize it.
+    fn tell_of_quick_code(&self, program: &Program, module: &Module) {
         let stays = self.args.tier == TierArg::Auto && program.tier() == Tier::Quick;
-        if stays && !self.quiet && !background::is_allowed(&self.args) {
+        if stays
+            && !self.quiet
+            && let Some(why) = background::forbidden(&self.args)
+        {
+            let name = printable(module.name().rsplit('/').next().unwrap_or_default());
+            let fuel = if self.fuel { "--fuel " } else { "" };
+            let named = setup::word_for(module);
             note!(
-                "belljar: {name} runs quick code here; `belljar cache compile` or --background makes it about 1.6 \
-                 times as fast"
+                "belljar: {name} runs quick code, and nothing optimizes it, as {why}: `belljar cache compile \
+                 {fuel}{named}` makes it about 1.6 times as fast"
             );
         }
     }
@@ -205,6 +216,23 @@ impl Compiler {
         if !self.quiet {
             let error = anyhow::Error::from(error);
             note!("belljar: warning: cannot cache the compiled code: {error:#}");
+        }
+    }
+
+    /// Says that the cache keeps nothing but the code of `module`, which is larger than the cache may be.
+    fn warn_of_limit(&self, cache_dir: &Path, module: &Module) {
+        let (Ok(info), Ok(bytes_max)) = (CodeCache::new(cache_dir).info(), cache_bytes_max())
+        else {
+            return;
+        };
+        if info.bytes > bytes_max && !self.quiet {
+            let [bytes, limit] =
+                [info.bytes, bytes_max].map(|it| bytesize::ByteSize(it).display().iec());
+            note!(
+                "belljar: warning: the code of {} takes {bytes}, and the cache may take {limit}: it keeps no other code \
+                 beside it, and loses it with the next; raise BELLJAR_CACHE_MAX_SIZE",
+                printable(module.name())
+            );
         }
     }
 
@@ -266,11 +294,19 @@ impl Compiler {
         shown: &Progress,
     ) -> Result<(), ProgramError> {
         let _spending = Spending::start();
-        match &self.cache_dir {
-            Some(cache_dir) if self.compile_aside(cache_dir, module, shown)? == Aside::Kept => {
-                Ok(())
-            }
-            _ => Err(ProgramError::Cache { name: module.name().to_owned() }),
+        let not_kept = |message| {
+            let name = module.name().to_owned();
+            Err(ProgramError::Cache { name, message })
+        };
+        let unknown = || "see `belljar doctor`, or set BELLJAR_CACHE_DIR".to_owned();
+        let Some(cache_dir) = &self.cache_dir else { return not_kept(unknown()) };
+        if let Err(error) = CodeCache::new(cache_dir).expect_room(module.size()) {
+            return not_kept(format!("{:#}", anyhow::Error::from(error)));
+        }
+        match self.compile_aside(cache_dir, module, shown)? {
+            Aside::Kept => Ok(()),
+            Aside::NotStored => not_kept(CacheError::Full { path: cache_dir.clone() }.to_string()),
+            Aside::Failed => not_kept(unknown()),
         }
     }
 
@@ -292,7 +328,8 @@ impl Compiler {
             let Ok(mut child) = self.start(cache_dir, module, threads) else {
                 return Ok(Aside::Failed);
             };
-            let (status, said) = match self.wait(&mut child, &bytes, shown) {
+            let waiting = || waiting_for(cache_dir, module);
+            let (status, said) = match self.wait(&mut child, &bytes, waiting, shown) {
                 Ok(Some(ended)) => ended,
                 Ok(None) => {
                     let limit = readable_duration(self.args.limits.compile_timeout);
@@ -303,7 +340,12 @@ impl Compiler {
                 Err(_) => return Ok(Aside::Failed),
             };
             match status.code() {
-                Some(0) => return Ok(Aside::Kept),
+                Some(0) => {
+                    if self.cache_dir.as_deref() == Some(cache_dir) {
+                        self.warn_of_limit(cache_dir, module);
+                    }
+                    return Ok(Aside::Kept);
+                }
                 Some(NOT_STORED) => return Ok(Aside::NotStored),
                 Some(NOT_KEPT) => return Ok(Aside::Failed),
                 Some(REFUSED) => return Err(ProgramError::Refused(said.trim().to_owned())),
@@ -347,6 +389,7 @@ impl Compiler {
         &self,
         child: &mut Child,
         bytes: &[u8],
+        waiting: impl Fn() -> String + Send,
         shown: &Progress,
     ) -> Result<Option<(ExitStatus, String)>> {
         let mut stdin = child.stdin.take().context("no standard input")?;
@@ -363,6 +406,10 @@ impl Compiler {
             thread().spawn_scoped(scope, move || {
                 for line in BufReader::new(stdout.take(PROGRESS_BYTES_MAX)).lines() {
                     let Ok(line) = line else { break };
+                    if line == WAITS {
+                        shown.wait(waiting());
+                        continue;
+                    }
                     let numbers: Vec<u64> =
                         line.split(' ').filter_map(|number| number.parse().ok()).collect();
                     if let [compiled, functions] = *numbers {
@@ -395,6 +442,18 @@ impl Compiler {
     }
 }
 
+/// What is said while another process compiles `module`.
+fn waiting_for(cache_dir: &Path, module: &Module) -> String {
+    let name = printable(module.name().rsplit('/').next().unwrap_or_default());
+    match Queue::of(cache_dir).running() {
+        Some(running) if running.id.starts_with(&module.digest().to_string()) => format!(
+            "waiting for process {}, which optimizes {name} in the background (`belljar cache stop` ends it)",
+            running.pid
+        ),
+        _ => format!("waiting for another process, which compiles {name}"),
+    }
+}
+
 /// Compiles the module on standard input into the cache. Ends when the parent process ends, however that happens: only
 /// the parent process waits for the code.
 pub fn child(args: &ChildArgs) -> Result<u8> {
@@ -418,7 +477,11 @@ pub fn child(args: &ChildArgs) -> Result<u8> {
     tell_progress(&progress);
     // Another process may be compiling it.
     let cache = CodeCache::new(&args.cache_dir);
-    let _lock = cache.lock(module.digest(), engine.config());
+    let waits = || {
+        // The parent process shows it.
+        let _ = writeln!(std::io::stdout(), "{WAITS}");
+    };
+    let _lock = cache.lock(module.digest(), engine.config(), waits);
     let unknown = UnknownImports::Trap;
     if let Ok(Some(_)) = Program::from_cache(&engine, &module, unknown) {
         return Ok(0);

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,9 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 /// Time after which the time that is left can be told.
 const SURE_AFTER: Duration = Duration::from_secs(1);
 
+/// Time to store the code of a function, about: on one processor, once all are compiled.
+const STORING_TAKES: Duration = Duration::from_micros(40);
+
 /// Interval at which work in this process is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -30,8 +33,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 pub struct Progress {
     bar: Option<ProgressBar>,
     /// What the lines of a log say.
-    #[cfg(feature = "remote")]
     message: Arc<Mutex<String>>,
+    /// What is said once the work no longer waits.
+    waiting: Mutex<Option<String>>,
     /// Whether the bar shows parts.
     has_parts: Once,
     parts: Arc<Parts>,
@@ -43,6 +47,8 @@ pub struct Progress {
 struct Parts {
     done: AtomicU64,
     all: AtomicU64,
+    /// When the first parts were told, and how many. The work may have waited before.
+    first: OnceLock<(Instant, u64)>,
 }
 
 impl Progress {
@@ -52,8 +58,8 @@ impl Progress {
         let said = Arc::new(Mutex::new(message.clone()));
         let with = |bar, lines| Self {
             bar,
-            #[cfg(feature = "remote")]
             message: said.clone(),
+            waiting: Mutex::default(),
             has_parts: Once::new(),
             parts: parts.clone(),
             _lines: lines,
@@ -62,11 +68,11 @@ impl Progress {
             return with(None, None);
         }
         if !stderr_is_terminal() {
-            let (counts, says, started) = (parts.clone(), said.clone(), ambient::instant_now());
+            let (counts, says) = (parts.clone(), said.clone());
             let line = move || {
                 // A text is complete at any time.
                 let message = says.lock().unwrap_or_else(PoisonError::into_inner);
-                format!("belljar: {message}…{}\n", counts.text(started))
+                format!("belljar: {message}…{}\n", counts.text())
             };
             return with(None, Some(LateLines::start(line, PATIENCE, LINE_EVERY, io::stderr())));
         }
@@ -77,8 +83,14 @@ impl Progress {
         with(Some(bar), None)
     }
 
+    /// Shows `message` until the first functions are compiled.
+    pub fn wait(&self, message: String) {
+        let said = self.message.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(said);
+        self.say(message);
+    }
+
     /// Shows `message` from now on.
-    #[cfg(feature = "remote")]
     pub fn say(&self, message: String) {
         if let Some(bar) = &self.bar {
             bar.set_message(message.clone());
@@ -88,8 +100,11 @@ impl Progress {
 
     /// Shows that `done` of `all` functions are compiled.
     pub fn set(&self, done: u64, all: u64) {
-        self.parts.done.store(done, Ordering::Relaxed);
-        self.parts.all.store(all, Ordering::Relaxed);
+        self.parts.set(done, all);
+        let said = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(said) = said {
+            self.say(said);
+        }
         if let Some(bar) = self.bar.as_ref().filter(|_| all > 0) {
             bar.set_length(all);
             bar.set_position(done);
@@ -98,11 +113,10 @@ impl Progress {
                     "{spinner} {msg} [{wide_bar}] {human_pos}/{human_len}{prefix}",
                 ));
             });
-            let elapsed = bar.elapsed();
-            bar.set_prefix(match seconds_left(done, all, elapsed) {
+            bar.set_prefix(match self.parts.left() {
                 _ if done >= all => ", storing them".to_owned(),
-                Some(left) if elapsed >= SURE_AFTER => format!(", {left} s left"),
-                _ => String::new(),
+                Some(left) => format!(", {} s left", left.as_secs() + 1),
+                None => String::new(),
             });
         }
     }
@@ -143,8 +157,24 @@ fn style(template: &str) -> ProgressStyle {
 }
 
 impl Parts {
-    /// How far the work is that began at `started`: nothing, if it has told nothing yet.
-    fn text(&self, started: Instant) -> String {
+    fn set(&self, done: u64, all: u64) {
+        self.done.store(done, Ordering::Relaxed);
+        self.all.store(all, Ordering::Relaxed);
+        if all > 0 {
+            self.first.get_or_init(|| (ambient::instant_now(), done));
+        }
+    }
+
+    /// Time until the code of all functions is stored, about; `None` if it is too early to tell.
+    fn left(&self) -> Option<Duration> {
+        let (began, first) = self.first.get()?;
+        let elapsed = ambient::elapsed_since(*began);
+        let (done, all) = (self.done.load(Ordering::Relaxed), self.all.load(Ordering::Relaxed));
+        if elapsed < SURE_AFTER { None } else { time_left(*first, done, all, elapsed) }
+    }
+
+    /// How far the work is: nothing, if it has told nothing yet.
+    fn text(&self) -> String {
         let (done, all) = (self.done.load(Ordering::Relaxed), self.all.load(Ordering::Relaxed));
         if done == 0 || done > all {
             return String::new();
@@ -152,16 +182,17 @@ impl Parts {
         if done == all {
             return format!(" all {all} functions, storing them");
         }
-        match seconds_left(done, all, ambient::elapsed_since(started)) {
-            Some(left) => format!(" {done} of {all} functions, about {left} s left"),
-            None => String::new(),
-        }
+        let left = self.left().map(|left| format!(", about {} s left", left.as_secs() + 1));
+        format!(" {done} of {all} functions{}", left.unwrap_or_default())
     }
 }
 
-/// Time that is left of work of which `done` of `all` functions took `elapsed`; `None` if nothing is done.
-fn seconds_left(done: u64, all: u64, elapsed: Duration) -> Option<u64> {
-    elapsed.as_secs().saturating_mul(all.saturating_sub(done)).checked_div(done)
+/// Time that is left of work that came from `first` to `done` of `all` functions in `elapsed`; `None` if it did none.
+fn time_left(first: u64, done: u64, all: u64, elapsed: Duration) -> Option<Duration> {
+    let (made, missing) = (done.saturating_sub(first), all.saturating_sub(done));
+    let nanos = elapsed.as_nanos().saturating_mul(missing.into()).checked_div(made.into())?;
+    let storing = STORING_TAKES.saturating_mul(u32::try_from(all).unwrap_or(u32::MAX));
+    Some(Duration::from_nanos(u64::try_from(nanos).ok()?).saturating_add(storing))
 }
 
 impl Drop for Progress {
@@ -245,12 +276,29 @@ mod tests {
     #[test]
     fn lines_tell_the_functions_that_are_compiled() {
         let parts = Parts::default();
-        let started = ambient::instant_now();
-        assert_eq!(parts.text(started), "");
-        parts.done.store(50, Ordering::Relaxed);
-        parts.all.store(200, Ordering::Relaxed);
-        assert_eq!(parts.text(started), " 50 of 200 functions, about 0 s left");
-        parts.done.store(200, Ordering::Relaxed);
-        assert_eq!(parts.text(started), " all 200 functions, storing them");
+        assert_eq!(parts.text(), "");
+        parts.set(50, 200);
+        assert_eq!(parts.text(), " 50 of 200 functions", "it is too early to tell the time");
+        parts.set(200, 200);
+        assert_eq!(parts.text(), " all 200 functions, storing them");
+    }
+
+    #[test]
+    fn time_left_is_that_of_the_other_functions_and_of_storing_all() {
+        let seconds = Duration::from_secs;
+        assert_eq!(time_left(100, 100, 25_000, seconds(3)), None);
+        assert_eq!(time_left(5_000, 10_000, 25_000, seconds(3)), Some(seconds(9 + 1)));
+        assert_eq!(time_left(0, 25_000, 25_000, seconds(3)), Some(seconds(1)));
+    }
+
+    #[test]
+    fn work_that_waited_is_named_again_when_it_begins() {
+        let progress = Progress::start("compiling cc1".to_owned(), true);
+        let said = || progress.message.lock().unwrap().clone();
+        progress.wait("waiting for process 7".to_owned());
+        progress.wait("waiting for another process".to_owned());
+        assert_eq!(said(), "waiting for another process");
+        progress.set(1, 2);
+        assert_eq!(said(), "compiling cc1");
     }
 }

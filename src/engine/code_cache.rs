@@ -17,7 +17,7 @@
 #![allow(unsafe_code, reason = "the compiler cannot check compiled code")]
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -65,7 +65,7 @@ pub enum CacheError {
     },
     /// The disk is full.
     #[error(
-        "the disk has no room for code in the cache directory {}: `belljar cache trim` makes some, or set \
+        "the disk has no room for code in the cache directory {}: `belljar cache clear` makes some, or set \
          BELLJAR_CACHE_DIR",
         path.display()
     )]
@@ -118,14 +118,26 @@ impl CodeCache {
     }
 
     /// Waits until no other process compiles the module with the digest `module` for an engine of `config`, and lets
-    /// none do so until the returned file is dropped. `None` if there can be no lock: modules are then compiled
-    /// twice.
-    pub fn lock(&self, module: Digest, config: &EngineConfig) -> Option<File> {
+    /// none do so until the returned file is dropped; calls `waits` if one does. `None` if there can be no lock: modules are
+    /// then compiled twice.
+    pub fn lock(
+        &self,
+        module: Digest,
+        config: &EngineConfig,
+        waits: impl FnOnce(),
+    ) -> Option<File> {
         let folder = self.root.join("locks");
         disk::create_private_dir_all(&folder).ok()?;
         let fuel = if config.fuel { "-fuel" } else { "" };
         let file = disk::open_lock(&folder.join(format!("{module}-{}{fuel}", config.tier))).ok()?;
-        file.lock().ok()?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                waits();
+                file.lock().ok()?;
+            }
+            Err(TryLockError::Error(_)) => return None,
+        }
         Some(file)
     }
 

@@ -128,13 +128,12 @@ pub enum ProgramError {
         message: String,
     },
     /// Its code cannot be kept.
-    #[error(
-        "cannot keep the compiled code of {name} in the cache: see `belljar doctor`, or set \
-         BELLJAR_CACHE_DIR"
-    )]
+    #[error("cannot keep the compiled code of {name} in the cache: {message}")]
     Cache {
         /// The module.
         name: String,
+        /// Why, or what to do.
+        message: String,
     },
     /// The process that compiled it found that it cannot run.
     #[error("{0}")]
@@ -270,6 +269,14 @@ impl Module {
     /// The name for messages.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Its file, unless it was made of bytes, or of text.
+    pub fn path(&self) -> Option<&Path> {
+        match &self.source {
+            Source::File { path, .. } => Some(path),
+            Source::Bytes(_) => None,
+        }
     }
 
     /// What it is.

@@ -101,7 +101,7 @@ impl Folder {
     fn wait_for_end_of_optimization(&self) {
         let module = belljar::Module::read(&self.0.path().join("work/slow.wasm")).unwrap();
         let config = EngineConfig { tier: TierChoice::Optimized, ..EngineConfig::default() };
-        drop(CodeCache::new(&self.cache()).lock(module.digest(), &config).unwrap());
+        drop(CodeCache::new(&self.cache()).lock(module.digest(), &config, || ()).unwrap());
     }
 
     /// Runs the module; returns its report.
@@ -246,12 +246,12 @@ fn compiling_ends_with_the_process_that_waits_for_it() {
 fn cache_stop_ends_the_process_that_optimizes() {
     let folder = Folder::with_slow_module();
     let (code, out, err) = folder.belljar(&["cache", "stop"], &[]);
-    assert_eq!((code, &*out), (Some(0), "nothing is optimized\n"), "{err}");
+    assert_eq!((code, &*out), (Some(0), "nothing is being optimized\n"), "{err}");
     let (code, _, err) = folder.belljar(&["run", "--background", "./slow.wasm"], &[]);
     assert_eq!(code, Some(7), "{err}");
     let started = Instant::now();
     while folder.info()["optimizing"].is_null() {
-        assert!(started.elapsed() < PATIENCE, "nothing is optimized");
+        assert!(started.elapsed() < PATIENCE, "nothing is being optimized");
         std::thread::sleep(Duration::from_millis(10));
     }
     // It has a session of its own, which Linux may schedule as one.
@@ -349,4 +349,58 @@ fn cache_that_others_can_write_to_is_not_used_and_says_so() {
     assert_eq!(code, Some(7));
     assert!(err.contains("cannot cache the compiled code") && err.contains(&remedy), "{err}");
     assert!(!err.contains("once"), "it is compiled in each run: {err}");
+}
+
+/// As after writes through a mapping of the file into memory, which change no time of it.
+#[cfg(unix)]
+#[test]
+fn module_whose_known_digest_is_wrong_is_refused_once() {
+    use belljar::Digest;
+    let folder = Folder::new();
+    let module = crate::support::package().join("toolchains/box/box.wasm");
+    let args = ["run", "--argv0", "true", module.to_str().unwrap()];
+    assert_eq!(folder.belljar(&args, &[]).0, Some(0));
+    let mut known = std::fs::read_dir(folder.cache().join("digests-1")).unwrap();
+    let known = known.next().unwrap().unwrap().path();
+    let right = std::fs::read_to_string(&known).unwrap();
+    let wrong = Digest::of(b"other bytes").to_string();
+    let digest = Digest::of(&std::fs::read(&module).unwrap()).to_string();
+    assert!(right.contains(&digest), "{right}");
+    std::fs::write(&known, right.replace(&digest, &wrong)).unwrap();
+    let (code, _, err) = folder.belljar(&args, &[]);
+    assert_eq!(code, Some(126), "{err}");
+    assert!(err.contains("box.wasm changed while it was loaded; run it again"), "{err}");
+    assert_eq!(folder.belljar(&args, &[]).0, Some(0));
+    assert_eq!(std::fs::read_to_string(&known).unwrap(), right);
+}
+
+/// Compiling a compiler took a minute, and then nothing of it could be stored.
+#[cfg(target_os = "linux")]
+#[test]
+fn code_that_a_full_disk_cannot_keep_is_compiled_once_and_used() {
+    use std::process::Command;
+    let mut mount = Command::new("unshare");
+    mount.args(["-rm", "mount", "-t", "tmpfs", "none", "/mnt"]);
+    if !mount.status().is_ok_and(|status| status.success()) {
+        let test = "code_that_a_full_disk_cannot_keep_is_compiled_once_and_used";
+        return crate::support::skipped(test, "allow `unshare -rm` to mount a tmpfs");
+    }
+    let folder = Folder::with_slow_module();
+    std::fs::create_dir(folder.cache()).unwrap();
+    let script = "mount -t tmpfs -o size=200k,mode=0700 none $BELLJAR_CACHE_DIR; code=0; \
+                  $BELLJAR run --json ./slow.wasm || code=$?; $BELLJAR cache info --json >&2; exit $code";
+    let mut command = Command::new("unshare");
+    command.args(["-rm", "bash", "-c", script]).current_dir(folder.0.path().join("work"));
+    command.env("BELLJAR", env!("CARGO_BIN_EXE_belljar")).env("BELLJAR_CACHE_DIR", folder.cache());
+    command.env("BELLJAR_HOME", folder.0.path().join("home"));
+    let output = command.output().unwrap();
+    let err = stderr(&output);
+    assert_eq!(output.status.code(), Some(7), "{err}");
+    assert_eq!(err.matches("compiling slow.wasm (").count(), 1, "{err}");
+    let full =
+        "cannot cache the compiled code: the disk has no room for code in the cache directory";
+    assert!(err.contains(full) && err.contains("\"modules\":0"), "{err}");
+    assert!(!err.contains("`belljar cache compile`"), "nothing could be optimized: {err}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["tiers"]["./slow.wasm"][0], "quick");
 }

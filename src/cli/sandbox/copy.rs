@@ -7,7 +7,7 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::disk::tell_all;
-use super::{home, waiting};
+use super::{home, or_explain, waiting};
 use crate::base::disk;
 use crate::cli::args::sandbox::CpArgs;
 use crate::cli::changes::journaled;
@@ -20,7 +20,7 @@ use crate::sandbox::{Copied, check_session_id};
 pub fn run(args: &CpArgs) -> Result<u8> {
     let copied = match (in_session(&args.from), in_session(&args.to)) {
         (Some((id, path)), None) => {
-            let mut sandbox = home()?.resume(id)?;
+            let mut sandbox = or_explain(home()?.resume(id), id)?;
             let path = sandbox.absolute(path);
             let to = Path::new(&args.to);
             Folders::of_session(sandbox.mounts()).check("cp", to)?;
@@ -34,7 +34,7 @@ pub fn run(args: &CpArgs) -> Result<u8> {
         (None, Some((id, path))) => {
             let home = home()?;
             let mut held = home.hold(id, || waiting(id))?;
-            let mut sandbox = held.resume()?;
+            let mut sandbox = or_explain(held.resume(), id)?;
             let path = sandbox.absolute(path);
             let from = Path::new(&args.from);
             Folders::of_session(sandbox.mounts()).check("cp", from)?;

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::{home, waiting};
+use super::{home, or_explain, waiting};
 use crate::Overlay;
 use crate::cli::args::sandbox::{ApplyArgs, RefreshArgs};
 use crate::cli::changes::{self, shown_path, tell_drifts};
@@ -20,7 +20,7 @@ use crate::sandbox::Sandbox;
 pub fn apply(args: &ApplyArgs) -> Result<u8> {
     let home = home()?;
     let mut held = home.hold(&args.id, || waiting(&args.id))?;
-    let mut sandbox = held.resume()?;
+    let mut sandbox = or_explain(held.resume(), &args.id)?;
     let vfs = sandbox.files();
     vfs.hide_temporaries(&journals_dir()?);
     let entries = vfs.diff().context("cannot determine what the session changed");
@@ -46,7 +46,11 @@ pub fn apply(args: &ApplyArgs) -> Result<u8> {
         let is_conflict = error
             .chain()
             .any(|cause| matches!(cause.downcast_ref(), Some(ApplyError::Conflicts(_))));
-        if is_conflict { Hinted { error, hint }.into() } else { error }
+        if is_conflict {
+            Hinted { error, hint }.into()
+        } else {
+            with_repair(error, &mut sandbox, id)
+        }
     })?;
     let saved = saved.with_context(|| {
         format!(
@@ -70,7 +74,7 @@ pub fn apply(args: &ApplyArgs) -> Result<u8> {
 pub fn refresh(args: &RefreshArgs) -> Result<u8> {
     let home = home()?;
     let mut held = home.hold(&args.id, || waiting(&args.id))?;
-    let mut sandbox = held.resume()?;
+    let mut sandbox = or_explain(held.resume(), &args.id)?;
     sandbox.files().hide_temporaries(&journals_dir()?);
     let drifts = sandbox_drifts(&mut sandbox);
     let refreshed = if args.discard {
@@ -174,10 +178,17 @@ pub fn tell_damage(sandbox: &mut Sandbox, id: &str) {
     if let Some(why) = sandbox.files().damage() {
         note!(
             "belljar: warning: the state of session {id} cannot be read in whole, so programs get I/O errors: {}; \
-             `belljar sandbox refresh --discard {id}` takes its directories from the disk again, and drops its changes",
-            printable(why)
+             {}",
+            printable(why),
+            repair(id)
         );
     }
+}
+
+fn repair(id: &str) -> String {
+    format!(
+        "`belljar sandbox refresh --discard {id}` takes its directories from the disk again, and drops its changes"
+    )
 }
 
 fn drifts_json(vfs: &Overlay, drifts: &[Drift]) -> Vec<Value> {
@@ -193,8 +204,16 @@ fn tell(vfs: &Overlay, drifts: &[Drift], id: &str) {
     }
 }
 
-/// Returns `error`, after naming the changed files that may be its cause.
+/// Returns `error`, after naming the changed files that may be its cause; with what repairs the session if a part of its
+/// state could not be read.
 pub fn with_drifts(error: anyhow::Error, sandbox: &mut Sandbox, id: &str) -> anyhow::Error {
     tell_all(sandbox, id);
-    error
+    with_repair(error, sandbox, id)
+}
+
+fn with_repair(error: anyhow::Error, sandbox: &mut Sandbox, id: &str) -> anyhow::Error {
+    match sandbox.files().damage() {
+        Some(_) => Hinted { error, hint: repair(id) }.into(),
+        None => error,
+    }
 }

@@ -7,6 +7,7 @@ mod exec;
 mod show;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::compile::Compiler;
-use super::exit::{Usage, describe};
+use super::exit::{Hinted, Usage, describe};
 use super::mounts::{Place, place_of};
 use super::planted_links::{Folders, through_link};
 use super::progress::Progress;
@@ -34,7 +35,9 @@ use crate::host::{CommandPolicy, PolicyError};
 use crate::kernel::process::programs::Programs;
 use crate::process::ShellImage;
 use crate::results::Results;
-use crate::sandbox::{MountSource, SandboxError, SandboxHome, SandboxMount, SandboxSpec};
+use crate::sandbox::{
+    HomeError, MountSource, SandboxError, SandboxHome, SandboxMount, SandboxSpec, SnapshotError,
+};
 use crate::toolchain::Loaded;
 use crate::{EngineConfig, ToolchainPrograms, Toolchains};
 
@@ -100,6 +103,26 @@ fn home_with(
             })
     };
     Ok(SandboxHome::open(home::home_dir()?, Box::new(programs))?)
+}
+
+/// What was `resumed` of session `id`; says what to do if a directory that it needs is gone.
+fn or_explain<T>(resumed: Result<T, HomeError>, id: &str) -> Result<T> {
+    resumed.map_err(|error| {
+        let is_gone = matches!(
+            &error,
+            HomeError::Snapshot(SnapshotError::Provision { source, .. })
+                if matches!(&**source, SandboxError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+        );
+        let error = anyhow::Error::from(error);
+        if !is_gone {
+            return error;
+        }
+        let error = error.context(format!("cannot resume session {id}"));
+        let hint = format!(
+            "put the directory back in its place, or remove the session with `belljar sandbox rm {id}`"
+        );
+        Hinted { error, hint }.into()
+    })
 }
 
 /// Recovers the directories of a session that is about to be made or resumed, and checks that a link which a program has put

@@ -7,7 +7,7 @@ use bytesize::ByteSize;
 use serde_json::{Value, json};
 
 use super::disk::{tell_all, with_drifts};
-use super::{PROJECT_TOOLCHAINS, TOOLCHAIN, home};
+use super::{PROJECT_TOOLCHAINS, TOOLCHAIN, home, or_explain};
 use crate::base::ambient;
 use crate::base::digest::Digest;
 use crate::cli::args::sandbox::{DiffArgs, ListArgs, LsArgs, ShowArgs};
@@ -197,7 +197,7 @@ fn print_table<const N: usize>(rows: &[[String; N]]) {
 }
 
 pub fn ls(args: &LsArgs) -> Result<u8> {
-    let mut sandbox = home()?.resume(&args.id)?;
+    let mut sandbox = or_explain(home()?.resume(&args.id), &args.id)?;
     sandbox.files().hide_temporaries(&journals_dir()?);
     let path = sandbox.absolute(args.path.as_deref().unwrap_or_default());
     let entries = sandbox.list(&path);
@@ -291,7 +291,7 @@ fn compare(before: &mut Sandbox, after: &mut Sandbox) -> Result<(Vec<DiffEntry>,
 
 /// A session or snapshot to read, with belljar's temporaries hidden.
 fn resumed(id: &str) -> Result<Sandbox> {
-    let mut sandbox = home()?.resume(id)?;
+    let mut sandbox = or_explain(home()?.resume(id), id)?;
     sandbox.files().hide_temporaries(&journals_dir()?);
     Ok(sandbox)
 }

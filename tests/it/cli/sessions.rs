@@ -301,6 +301,12 @@ fn damaged_state_of_a_session_is_named_and_not_forked() {
     let remedy = "the state of session box cannot be read in whole, so programs get I/O errors";
     assert!(said.contains(remedy), "{said}");
     assert!(said.contains("`belljar sandbox refresh --discard box`"), "{said}");
+    for command in ["apply", "refresh"] {
+        let output = call(at, &[command, "box"]);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(125), "{command}: {said}");
+        assert!(said.contains("`belljar sandbox refresh --discard box`"), "{command}: {said}");
+    }
     done(at, &["refresh", "--discard", "box"]);
     assert_eq!(done(at, &["exec", "box", "cat", "deep/file"]), "deep\n");
     assert_eq!(done(at, &["exec", "box", "ls", "deep"]), "file\n");
