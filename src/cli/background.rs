@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use super::args::groups::CompileArgs;
 use super::message::stderr_is_terminal;
 use crate::Module;
+use crate::base::atomic_file::TEMPORARY_PREFIX;
 use crate::base::own::{OtherUsers, expect_own_folder};
 use crate::base::{ambient, atomic_file, disk};
 
@@ -114,6 +115,7 @@ impl Queue {
                     !waiting.iter().any(|waiting| waiting == id) && !is_younger(&path, ADDING_TAKES)
                 }
                 Some("json") => id == "running",
+                None => is_temporary(&path) && !is_younger(&path, ADDING_TAKES),
                 _ => false,
             };
             if is_left {
@@ -171,11 +173,12 @@ impl Queue {
         Ok(())
     }
 
-    /// Removes the files with `extensions`.
+    /// Removes the files with `extensions`, and those that are incomplete.
     fn remove(&self, extensions: &[&str]) {
         for path in disk::list(&self.0).unwrap_or_default() {
             let extension = path.extension().and_then(|extension| extension.to_str());
-            if extension.is_some_and(|extension| extensions.contains(&extension)) {
+            let is_named = extension.is_some_and(|extension| extensions.contains(&extension));
+            if is_named || is_temporary(&path) {
                 let _ = disk::remove_file(&path);
             }
         }
@@ -227,6 +230,12 @@ impl Queue {
         }
         Ok(true)
     }
+}
+
+/// Whether a process was writing the file, or was killed meanwhile.
+fn is_temporary(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    name.starts_with(TEMPORARY_PREFIX.as_bytes())
 }
 
 /// Whether the file was written within the last `time`, as far as the system tells.

@@ -11,12 +11,13 @@ use super::args::groups::{CompileArgs, TierArg};
 use super::args::installation::{CacheAction, CacheArgs, CacheCompileArgs};
 use super::background::{Queue, Running};
 use super::compile::Compiler;
+use super::exit::Hinted;
 use super::home::{cache_bytes_max, cache_dir};
 use super::progress::Progress;
 use super::text::{count, printable};
-use super::{exit, results, setup};
+use super::{exit, hints, results, setup};
 use crate::engine::{CacheInfo, CodeCache, TierChoice};
-use crate::{Code, Described, FileDigests, Module, Resolved, Toolchains};
+use crate::{Code, Described, FileDigests, Module, ResolveError, Resolved, Toolchains};
 
 pub fn run(args: &CacheArgs) -> Result<u8> {
     let dir = cache_dir()?;
@@ -55,12 +56,8 @@ fn info(cache: &CodeCache, queue: &Queue, json: bool) -> Result<u8> {
         return Ok(0);
     }
     let limit = ByteSize(bytes_max).display().iec();
-    let of = if info.bytes > bytes_max {
-        format!("more than the limit of {limit}, as the newest code stays")
-    } else {
-        format!("of at most {limit}")
-    };
-    say!("{}, {of}", summary("compiled code of", &info));
+    let stays = if info.bytes > bytes_max { "; the newest stays, though it is larger" } else { "" };
+    say!("{}, of at most {limit}{stays}", summary("compiled code of", &info));
     if let Some(why) = unused {
         say!("it is not used: {}", printable(&why));
     }
@@ -160,7 +157,14 @@ fn compile(args: &CacheCompileArgs) -> Result<u8> {
 /// The modules of the program `named`, with their names: all of its toolchain's for a script, which starts some of
 /// them.
 fn modules(named: &OsStr, toolchains: &Toolchains) -> Result<Vec<(String, Module)>> {
-    let program = setup::program(named, toolchains)?;
+    let program = setup::program(named, toolchains);
+    let program = program.map_err(|error| {
+        let hint = named.to_str().and_then(hints::installs);
+        match (error.downcast_ref(), hint) {
+            (Some(ResolveError::NotFound { .. }), Some(hint)) => Hinted { error, hint }.into(),
+            _ => error,
+        }
+    })?;
     let Resolved::Described(Described { code: Code::Script, toolchain, .. }) = &program else {
         return Ok(vec![(named.to_string_lossy().into_owned(), program.module()?)]);
     };

@@ -55,8 +55,8 @@ const NOT_STORED: i32 = 6;
 enum Aside {
     /// Its code is in the cache.
     Kept,
-    /// It was compiled, and its code cannot be stored.
-    NotStored,
+    /// It was compiled, and its code cannot be stored: why.
+    NotStored(String),
     /// It was not compiled.
     Failed,
 }
@@ -185,7 +185,7 @@ impl Compiler {
             error => error,
         })?;
         if let CacheUse::Failed(error) = used {
-            self.warn_of_cache(error);
+            self.warn_of_cache(&reason(error));
         }
         Ok(program)
     }
@@ -212,10 +212,9 @@ impl Compiler {
         if self.fuel { ", counting fuel" } else { "" }
     }
 
-    fn warn_of_cache(&self, error: CacheError) {
+    fn warn_of_cache(&self, why: &str) {
         if !self.quiet {
-            let error = anyhow::Error::from(error);
-            note!("belljar: warning: cannot cache the compiled code: {error:#}");
+            note!("belljar: warning: cannot cache the compiled code: {why}");
         }
     }
 
@@ -253,12 +252,10 @@ impl Compiler {
         match kept {
             Some(Ok(cache_dir)) => match self.compile_aside(cache_dir, module, shown)? {
                 Aside::Kept => return Program::from_cache(engine, module, unknown),
-                Aside::NotStored => {
-                    not_kept = Some(CacheError::Full { path: cache_dir.to_owned() });
-                }
+                Aside::NotStored(why) => not_kept = Some(why),
                 Aside::Failed => return Ok(None),
             },
-            Some(Err(error)) => not_kept = Some(error),
+            Some(Err(error)) => not_kept = Some(reason(error)),
             None => {}
         }
         // For this user alone: what is in it is run.
@@ -268,8 +265,8 @@ impl Compiler {
         }
         let cache = CodeCache::new(scratch.path());
         let program = Program::from_other_cache(&cache, engine, module, unknown)?;
-        if let (Some(error), Some(_)) = (not_kept, &program) {
-            self.warn_of_cache(error);
+        if let (Some(why), Some(_)) = (not_kept, &program) {
+            self.warn_of_cache(&why);
         }
         Ok(program)
     }
@@ -301,11 +298,11 @@ impl Compiler {
         let unknown = || "see `belljar doctor`, or set BELLJAR_CACHE_DIR".to_owned();
         let Some(cache_dir) = &self.cache_dir else { return not_kept(unknown()) };
         if let Err(error) = CodeCache::new(cache_dir).expect_room(module.size()) {
-            return not_kept(format!("{:#}", anyhow::Error::from(error)));
+            return not_kept(reason(error));
         }
         match self.compile_aside(cache_dir, module, shown)? {
             Aside::Kept => Ok(()),
-            Aside::NotStored => not_kept(CacheError::Full { path: cache_dir.clone() }.to_string()),
+            Aside::NotStored(why) => not_kept(why),
             Aside::Failed => not_kept(unknown()),
         }
     }
@@ -346,7 +343,9 @@ impl Compiler {
                     }
                     return Ok(Aside::Kept);
                 }
-                Some(NOT_STORED) => return Ok(Aside::NotStored),
+                Some(NOT_STORED) => return Ok(Aside::NotStored(said.trim().to_owned())),
+                // It was not the memory: whoever ended it does not want it.
+                None if is_asked_to_end(status) => return Ok(Aside::Failed),
                 Some(NOT_KEPT) => return Ok(Aside::Failed),
                 Some(REFUSED) => return Err(ProgramError::Refused(said.trim().to_owned())),
                 _ => {}
@@ -442,6 +441,28 @@ impl Compiler {
     }
 }
 
+/// Why code cannot be kept, in one line.
+fn reason(error: CacheError) -> String {
+    format!("{:#}", anyhow::Error::from(error))
+}
+
+/// Whether a process was ended by a signal that asks for it, unlike those of the system when memory is short.
+fn is_asked_to_end(status: ExitStatus) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::process::ExitStatusExt;
+
+        use rustix::process::Signal;
+        let asking = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
+        status.signal().is_some_and(|number| asking.iter().any(|it| it.as_raw() == number))
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = status;
+        false
+    }
+}
+
 /// What is said while another process compiles `module`.
 fn waiting_for(cache_dir: &Path, module: &Module) -> String {
     let name = printable(module.name().rsplit('/').next().unwrap_or_default());
@@ -495,7 +516,10 @@ pub fn child(args: &ChildArgs) -> Result<u8> {
             let _ = write!(std::io::stderr(), "{error}");
             REFUSED
         }
-        Ok((_, CacheUse::Failed(_))) => NOT_STORED,
+        Ok((_, CacheUse::Failed(error))) => {
+            let _ = write!(std::io::stderr(), "{}", reason(error));
+            NOT_STORED
+        }
         Ok((_, CacheUse::Off)) | Err(_) => NOT_KEPT,
     };
     match u8::try_from(code) {

@@ -149,7 +149,7 @@ fn code_of(error: &anyhow::Error) -> u8 {
             ProgramError::Read(disk) if disk.source.kind() == std::io::ErrorKind::NotFound => {
                 NOT_FOUND
             }
-            ProgramError::Engine(_) => FAILED,
+            ProgramError::Engine(_) | ProgramError::Cache { .. } => FAILED,
             _ => NOT_RUNNABLE,
         };
     }

@@ -144,8 +144,8 @@ pub fn program_not_found(error: anyhow::Error, args: &RunArgs, program: &str) ->
         format!("to run the file in this directory: ./{program}")
     } else if let Some((option, _)) = bare.filter(|_| program.contains('.')) {
         format!("to name the file of {option}: {option}={program}")
-    } else if let Some(recipe) = recipes::with_program(program) {
-        format!("`belljar install {recipe}` installs a toolchain that has it")
+    } else if let Some(hint) = installs(program) {
+        hint
     } else if !similar.is_empty() {
         return error;
     } else {
@@ -154,6 +154,12 @@ pub fn program_not_found(error: anyhow::Error, args: &RunArgs, program: &str) ->
             .to_owned()
     };
     Hinted { error, hint }.into()
+}
+
+/// What installs a toolchain that has `program`, if there is a recipe for one.
+pub fn installs(program: &str) -> Option<String> {
+    let recipe = recipes::with_program(program)?;
+    Some(format!("`belljar install {recipe}` installs a toolchain that has it"))
 }
 
 /// Adds a hint to `error` if the file does not exist, but a module of nearly that name does.

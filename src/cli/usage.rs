@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::CommandFactory;
 use clap::builder::OsStringValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Command, CommandFactory};
 
 use super::args::Cli;
 use super::args::values::{Sink, host_of_mount};
@@ -64,10 +64,31 @@ fn message(error: &clap::Error) -> String {
         return format!("there is no {what} {argument}{meant}");
     }
     // The usage follows the first paragraph.
-    let whole = error.to_string();
+    let mut whole = error.to_string();
+    if let Some(argument) = text(ContextKind::InvalidArg)
+        && let Some(variable) = variable_of(argument)
+    {
+        whole = whole.replace(&format!("'{argument}'"), &format!("the variable {variable}"));
+    }
     let lines = whole.lines().take_while(|line| !line.is_empty()).map(str::trim);
     let lines = lines.collect::<Vec<_>>().join(" ");
     lines.trim_start_matches("error: ").to_owned()
+}
+
+/// The variable that sets `argument`, such as `--tier <TIER>`, if the command line does not.
+fn variable_of(argument: &str) -> Option<String> {
+    fn of(command: &Command, long: &str) -> Option<String> {
+        let arg = command.get_arguments().find(|arg| arg.get_long() == Some(long));
+        let variable = arg.and_then(|arg| Some(arg.get_env()?.to_string_lossy().into_owned()));
+        variable.or_else(|| command.get_subcommands().find_map(|command| of(command, long)))
+    }
+    let option = argument.split(' ').next().filter(|option| option.starts_with("--"))?;
+    let gives = |word: OsString| {
+        let rest = word.to_str().and_then(|word| word.strip_prefix(option));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+    };
+    let variable = of(&Cli::command(), option.trim_start_matches('-'))?;
+    (!std::env::args_os().any(gives)).then_some(variable)
 }
 
 /// The words of this process's command line that name a command, such as `belljar sandbox exec`.

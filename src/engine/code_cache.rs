@@ -155,7 +155,13 @@ impl CodeCache {
     /// [`CacheError::NotPrivate`].
     pub(super) fn find(&self, key: Digest) -> Result<Option<VerifiedCode>, CacheError> {
         let key_path = self.key_path(key);
-        let Ok(text) = disk::read(&key_path) else { return Ok(None) };
+        // What is no file would be in the way of one.
+        let is_other = || disk::symlink_metadata(&key_path).is_ok_and(|found| !found.is_file());
+        let text = match disk::read(&key_path) {
+            Ok(text) => text,
+            Err(_) if is_other() => Vec::new(),
+            Err(_) => return Ok(None),
+        };
         self.expect_private()?;
         let digest = std::str::from_utf8(&text).ok().and_then(Digest::from_hex);
         let Some(digest) = digest else {

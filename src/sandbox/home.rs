@@ -10,6 +10,7 @@
 
 use std::collections::HashSet;
 use std::fs::{File, TryLockError};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -290,7 +291,12 @@ impl SandboxHome {
         lock.lock().map_err(DiskError::new("lock", &self.dir))?;
         let mut states = self.snapshots()?;
         for id in self.session_ids()? {
-            states.push(self.read_record(&id)?.state);
+            match self.read_record(&id) {
+                Ok(record) => states.push(record.state),
+                // It was removed meanwhile.
+                Err(HomeError::Disk(error)) if error.source.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
         }
         let mut keep = HashSet::new();
         for state in states {
@@ -500,6 +506,16 @@ impl HeldSession<'_> {
     /// [`HomeError::Snapshot`].
     pub fn resume(&self) -> Result<Sandbox, HomeError> {
         self.home.resume_state(self.state)
+    }
+
+    /// Resumes the current state without its files, where they are missing or damaged: host directories show their present
+    /// state, and mounts in memory are empty.
+    ///
+    /// # Errors
+    /// [`HomeError::Snapshot`].
+    pub fn resume_without_files(&self) -> Result<Sandbox, HomeError> {
+        let home = self.home;
+        Ok(home.store.resume_without_files(self.state, |spec| (home.programs)(spec))?)
     }
 
     /// Saves `sandbox` as the session's state, atomically.

@@ -181,7 +181,7 @@ impl SnapshotStore {
         let text =
             serde_json::to_vec(&saved).map_err(|error| SnapshotError::Text(error.to_string()))?;
         let id = Digest::of(&text);
-        if !self.cas.has_length(id, text.len() as u64) {
+        if !self.cas.has(id, text.len() as u64) {
             self.cas.put(id, &mut read_slice(&text)).map_err(SnapshotError::Write)?;
         }
         Ok(id)
@@ -208,25 +208,45 @@ impl SnapshotStore {
         id: Digest,
         programs: impl FnOnce(&SandboxSpec) -> Result<Arc<dyn Programs>, SandboxError>,
     ) -> Result<Sandbox, SnapshotError> {
+        let (mut sandbox, machine) = self.provision(id, Beginning::Earlier, programs)?;
+        let restored = sandbox.machine_mut().restore(&machine, &self.cas);
+        restored.map_err(|source| SnapshotError::Restore { id: id.to_string(), source })?;
+        Ok(sandbox)
+    }
+
+    /// A session as the snapshot `id` specifies it, with the state that it had.
+    fn provision(
+        &self,
+        id: Digest,
+        beginning: Beginning,
+        programs: impl FnOnce(&SandboxSpec) -> Result<Arc<dyn Programs>, SandboxError>,
+    ) -> Result<(Sandbox, SavedMachine), SnapshotError> {
         let (spec, machine) = self.read(id)?.into_parts();
         let contents = Arc::new(Contents::of_store(self.cas.clone()));
         let sandbox = programs(&spec).and_then(|programs| {
             let make_host: MakeHost = Arc::new(|_| SessionHost::builder());
-            Sandbox::provision_from(
-                programs,
-                spec,
-                make_host,
-                &contents,
-                Beginning::Earlier,
-                &Directories::by_path(),
-            )
+            let directories = Directories::by_path();
+            Sandbox::provision_from(programs, spec, make_host, &contents, beginning, &directories)
         });
-        let mut sandbox = sandbox.map_err(|error| SnapshotError::Provision {
+        let sandbox = sandbox.map_err(|error| SnapshotError::Provision {
             id: id.to_string(),
             source: Box::new(error),
         })?;
-        let restored = sandbox.machine_mut().restore(&machine, &self.cas);
-        restored.map_err(|source| SnapshotError::Restore { id: id.to_string(), source })?;
+        Ok((sandbox, machine))
+    }
+
+    /// As [`SnapshotStore::resume_with`], without its files: host directories show their present state, and mounts in memory
+    /// are empty.
+    ///
+    /// # Errors
+    /// As [`SnapshotStore::resume_with`].
+    pub(super) fn resume_without_files(
+        &self,
+        id: Digest,
+        programs: impl FnOnce(&SandboxSpec) -> Result<Arc<dyn Programs>, SandboxError>,
+    ) -> Result<Sandbox, SnapshotError> {
+        let (mut sandbox, machine) = self.provision(id, Beginning::Now, programs)?;
+        sandbox.machine_mut().restore_without_files(&machine);
         Ok(sandbox)
     }
 

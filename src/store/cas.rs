@@ -5,6 +5,7 @@ use std::fs::File;
 use std::hash::Hasher;
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::base::atomic_file::TEMPORARY_PREFIX;
 use crate::base::digest::{Digest, DigestHasher};
@@ -86,12 +87,14 @@ const PIECE_BYTES: usize = 256 << 10;
 #[derive(Clone, Debug)]
 pub struct Cas {
     dir: PathBuf,
+    /// Contents that this process has written or read.
+    sound: Arc<Mutex<HashSet<Digest>>>,
 }
 
 impl Cas {
     /// Creates a store in the directory `dir`, which is created with the first content.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
-        Self { dir: dir.into() }
+        Self { dir: dir.into(), sound: Arc::default() }
     }
 
     /// The directory.
@@ -133,11 +136,17 @@ impl Cas {
         disk::symlink_metadata(&self.path_of(digest)).is_ok_and(|metadata| metadata.is_file())
     }
 
-    /// Returns whether there is a content with `digest`, of `len_bytes`. It may be damaged, but not in the way that a crash
-    /// of the system damages most: cut off, or empty.
-    pub fn has_length(&self, digest: Digest, len_bytes: u64) -> bool {
+    /// Returns whether the content with `digest`, of `len_bytes`, is there, undamaged. Reads it, unless this process has written
+    /// or read it before.
+    pub fn has(&self, digest: Digest, len_bytes: u64) -> bool {
         let found = disk::symlink_metadata(&self.path_of(digest));
         found.is_ok_and(|found| found.is_file() && found.len() == len_bytes)
+            && (self.sound().contains(&digest) || self.open(digest, len_bytes).is_ok())
+    }
+
+    fn sound(&self) -> MutexGuard<'_, HashSet<Digest>> {
+        // Each insertion is complete, so a panic leaves no part of one.
+        self.sound.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The digests of all contents, sorted.
@@ -187,6 +196,7 @@ impl Cas {
             return Err(StoreError::Damaged { path });
         }
         file.persist(&path).map_err(|error| DiskError::new("create", &path)(error.error))?;
+        self.sound().insert(digest);
         Ok(())
     }
 
@@ -200,6 +210,7 @@ impl Cas {
         if Digest::of(&bytes) != digest {
             return Err(StoreError::Damaged { path });
         }
+        self.sound().insert(digest);
         Ok(bytes)
     }
 
@@ -215,6 +226,7 @@ impl Cas {
         if found != digest {
             return Err(StoreError::Damaged { path });
         }
+        self.sound().insert(digest);
         file.rewind().map_err(DiskError::new("read", &path))?;
         Ok(file)
     }
@@ -287,7 +299,7 @@ mod tests {
         assert!(matches!(other, Err(StoreError::Damaged { .. })));
         assert_eq!(cas.get(digest, 7).unwrap(), b"content");
         assert_eq!(io::read_to_string(cas.open(digest, 7).unwrap()).unwrap(), "content");
-        assert!(cas.has_length(digest, 7) && !cas.has_length(digest, 6));
+        assert!(cas.has(digest, 7) && !cas.has(digest, 6));
         assert!(matches!(cas.get(digest, 6), Err(StoreError::TooLong { len_bytes: 7, .. })));
         let other = Digest::of(b"other");
         assert!(matches!(cas.get(other, 99), Err(StoreError::Missing { .. })));
@@ -297,6 +309,10 @@ mod tests {
         std::fs::write(cas.path_of(digest), b"CONTENT").unwrap();
         assert!(matches!(cas.get(digest, 7), Err(StoreError::Damaged { .. })));
         assert!(matches!(cas.open(digest, 7), Err(StoreError::Damaged { .. })));
+        let later = Cas::new(cas.dir());
+        assert!(!later.has(digest, 7), "its bytes are others");
+        later.put(digest, &mut read_slice(b"content")).unwrap();
+        assert!(later.has(digest, 7));
     }
 
     #[test]

@@ -86,7 +86,7 @@ pub fn meant(similar: &[String]) -> String {
 /// Returns at most three of `known` that `word` may be a misspelling of, the most similar first: it is the
 /// beginning of them, or one letter in three is wrong, missing, added or swapped with its neighbour.
 pub fn similar(word: &str, known: &[String]) -> Vec<String> {
-    let edits_max = word.chars().count().div_ceil(3);
+    let edits_max = (word.chars().count() / 3).max(1);
     let distance = |name: &&String| strsim::damerau_levenshtein(word, name);
     let is_similar = |name: &&String| distance(name) <= edits_max || name.starts_with(word);
     let mut found: Vec<&String> = known.iter().filter(is_similar).collect();

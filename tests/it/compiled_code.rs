@@ -1,5 +1,6 @@
 //! Compiled code on the command line: its tiers, its cache, and the processes that make it.
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -315,6 +316,8 @@ fn size_of_the_cache_is_the_one_of_the_environment() {
     let max = ("BELLJAR_CACHE_MAX_SIZE", "1B");
     let (code, out, err) = folder.belljar(&["cache", "compile", "./large.wasm"], &[max]);
     assert_eq!(code, Some(0), "{out}{err}");
+    let named = "and the cache may take 1 B: it keeps no other code beside it";
+    assert!(err.contains("the code of ./large.wasm takes") && err.contains(named), "{err}");
     // The newest code stays, as a program waits for it.
     assert_eq!(folder.info()["modules"], 1);
     let (code, _, err) = folder.belljar(&["cache", "compile", "wc"], &[max]);
@@ -322,7 +325,7 @@ fn size_of_the_cache_is_the_one_of_the_environment() {
     assert_eq!(folder.info()["modules"], 1);
     assert_eq!(folder.tiers(&["--no-background"], &[]), ["quick"], "the optimized code is gone");
     let (_, out, _) = folder.belljar(&["cache", "info"], &[max]);
-    assert!(out.contains("of at most 1 B"), "{out}");
+    assert!(out.contains("of at most 1 B; the newest stays, though it is larger"), "{out}");
     let wrong = ("BELLJAR_CACHE_MAX_SIZE", "10");
     let (code, _, err) = folder.belljar(&["run", "./large.wasm"], &[wrong]);
     assert_eq!(code, Some(2), "{err}");
@@ -349,6 +352,70 @@ fn cache_that_others_can_write_to_is_not_used_and_says_so() {
     assert_eq!(code, Some(7));
     assert!(err.contains("cannot cache the compiled code") && err.contains(&remedy), "{err}");
     assert!(!err.contains("once"), "it is compiled in each run: {err}");
+}
+
+#[test]
+fn run_that_waits_for_another_compilation_says_so_and_how_its_code_becomes_fast() {
+    let folder = Folder::new();
+    let module = belljar::Module::read(&folder.0.path().join("work/large.wasm")).unwrap();
+    let config = EngineConfig { tier: TierChoice::Auto, ..EngineConfig::default() };
+    let lock = CodeCache::new(&folder.cache()).lock(module.digest(), &config, || ()).unwrap();
+    let mut command = folder.command(&["run", "./large.wasm"], &[("CI", "1")]);
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut line = || lines.next().unwrap().unwrap();
+    assert_eq!(line(), "belljar: waiting for another process, which compiles large.wasm…");
+    drop(lock);
+    let hint = loop {
+        let line = line();
+        if !line.contains("large.wasm…") {
+            break line;
+        }
+    };
+    let command = "belljar cache compile ./large.wasm";
+    assert_eq!(
+        hint,
+        format!(
+            "belljar: large.wasm runs quick code, and nothing optimizes it, as CI is set: `{command}` makes it about \
+             1.6 times as fast"
+        )
+    );
+    assert_eq!(child.wait().unwrap().code(), Some(7));
+    let words: Vec<&str> = command.split(' ').skip(1).collect();
+    assert_eq!(folder.belljar(&words, &[]).0, Some(0));
+    assert_eq!(folder.tiers(&[], &[]), ["optimized"]);
+}
+
+#[test]
+fn copies_of_modules_that_were_not_completed_are_removed() {
+    let folder = Folder::new();
+    let queue = folder.cache().join("optimize-1");
+    std::fs::create_dir_all(&queue).unwrap();
+    for command in [["cache", "stop"], ["cache", "clear"]] {
+        std::fs::write(queue.join(".belljar-half"), "half of a module").unwrap();
+        let (code, _, err) = folder.belljar(&command, &[]);
+        assert_eq!(code, Some(0), "{err}");
+        assert!(!queue.join(".belljar-half").exists(), "{command:?}");
+    }
+}
+
+/// A pipe in the place of a file of the cache was in the way of each compilation.
+#[cfg(unix)]
+#[test]
+fn what_is_no_file_in_the_cache_is_replaced() {
+    let folder = Folder::new();
+    folder.run(&[], &[]);
+    for kind in ["keys", "code"] {
+        for entry in std::fs::read_dir(folder.cache().join("code-1").join(kind)).unwrap() {
+            let path = entry.unwrap().path();
+            std::fs::remove_file(&path).unwrap();
+            let status = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+            assert!(status.success());
+        }
+        folder.run(&[], &[]);
+        let report = folder.run(&[], &[]);
+        assert_eq!(report["cache_hit"], true, "{kind}: {report}");
+    }
 }
 
 /// As after writes through a mapping of the file into memory, which change no time of it.

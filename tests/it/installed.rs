@@ -477,3 +477,21 @@ fn verilog_becomes_a_bitstream() {
     );
     assert!(!scene.path("work/share").exists());
 }
+
+#[test]
+fn toolchain_is_installed_if_its_code_cannot_be_kept() {
+    let scene = Scene::new();
+    std::fs::write(scene.path("cache"), "in the way").unwrap();
+    let with = |args: &[&str]| {
+        scene.command(args).env("BELLJAR_CACHE_DIR", scene.path("cache")).output().unwrap()
+    };
+    let output = with(&["install", "../tools"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let said = stderr(&output);
+    let warning = "belljar: warning: cannot keep the compiled code of cat.wasm in the cache: ";
+    assert!(said.contains(warning), "{said}");
+    assert!(said.contains("; until then each run compiles what it needs"), "{said}");
+    assert_eq!(stdout(&with(&["run", "--quiet", "note"])), "a note\n");
+    let output = with(&["cache", "compile", "note"]);
+    assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
+}

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::{home, or_explain, waiting};
+use super::{home, or_explain, repair, waiting};
 use crate::Overlay;
 use crate::cli::args::sandbox::{ApplyArgs, RefreshArgs};
 use crate::cli::changes::{self, shown_path, tell_drifts};
@@ -15,7 +15,7 @@ use crate::cli::home::journals_dir;
 use crate::cli::report::Change;
 use crate::cli::text::{count, printable};
 use crate::kernel::vfs::{ApplyError, Conflict, ConflictKind, Drift, Taken, reported_changes};
-use crate::sandbox::Sandbox;
+use crate::sandbox::{HomeError, Sandbox, SnapshotError};
 
 pub fn apply(args: &ApplyArgs) -> Result<u8> {
     let home = home()?;
@@ -74,13 +74,16 @@ pub fn apply(args: &ApplyArgs) -> Result<u8> {
 pub fn refresh(args: &RefreshArgs) -> Result<u8> {
     let home = home()?;
     let mut held = home.hold(&args.id, || waiting(&args.id))?;
-    let mut sandbox = or_explain(held.resume(), &args.id)?;
+    let resumed = held.resume();
+    let is_damaged = matches!(resumed, Err(HomeError::Snapshot(SnapshotError::Restore { .. })));
+    let resumed = if is_damaged && args.discard { held.resume_without_files() } else { resumed };
+    let mut sandbox = or_explain(resumed, &args.id)?;
     sandbox.files().hide_temporaries(&journals_dir()?);
     let drifts = sandbox_drifts(&mut sandbox);
     let refreshed = if args.discard {
         let given_up = match sandbox.diff() {
-            Ok(changes) => count(changes.len(), "change"),
-            Err(_) => "all changes".to_owned(),
+            Ok(changes) if !is_damaged => count(changes.len(), "change"),
+            _ => "all changes".to_owned(),
         };
         sandbox.files().check_mount_names().context("nothing is taken in")?;
         sandbox.discard_and_refresh().context("cannot give up the session's changes")?;
@@ -183,12 +186,6 @@ pub fn tell_damage(sandbox: &mut Sandbox, id: &str) {
             repair(id)
         );
     }
-}
-
-fn repair(id: &str) -> String {
-    format!(
-        "`belljar sandbox refresh --discard {id}` takes its directories from the disk again, and drops its changes"
-    )
 }
 
 fn drifts_json(vfs: &Overlay, drifts: &[Drift]) -> Vec<Value> {

@@ -105,24 +105,30 @@ fn home_with(
     Ok(SandboxHome::open(home::home_dir()?, Box::new(programs))?)
 }
 
-/// What was `resumed` of session `id`; says what to do if a directory that it needs is gone.
+/// What was `resumed` of session `id`; says what to do if its state is damaged, or a directory that it needs is gone.
 fn or_explain<T>(resumed: Result<T, HomeError>, id: &str) -> Result<T> {
     resumed.map_err(|error| {
-        let is_gone = matches!(
-            &error,
-            HomeError::Snapshot(SnapshotError::Provision { source, .. })
-                if matches!(&**source, SandboxError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
-        );
+        let hint = match &error {
+            HomeError::Snapshot(SnapshotError::Restore { .. }) => Some(repair(id)),
+            HomeError::Snapshot(SnapshotError::Provision { source, .. }) => match &**source {
+                SandboxError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => Some(format!(
+                    "put the directory back in its place, or remove the session with `belljar sandbox rm {id}`"
+                )),
+                _ => None,
+            },
+            _ => None,
+        };
         let error = anyhow::Error::from(error);
-        if !is_gone {
-            return error;
-        }
-        let error = error.context(format!("cannot resume session {id}"));
-        let hint = format!(
-            "put the directory back in its place, or remove the session with `belljar sandbox rm {id}`"
-        );
-        Hinted { error, hint }.into()
+        let Some(hint) = hint else { return error };
+        Hinted { error: error.context(format!("cannot resume session {id}")), hint }.into()
     })
+}
+
+/// How a session whose state is damaged can be used again.
+fn repair(id: &str) -> String {
+    format!(
+        "`belljar sandbox refresh --discard {id}` takes its directories from the disk again, and drops its changes"
+    )
 }
 
 /// Recovers the directories of a session that is about to be made or resumed, and checks that a link which a program has put

@@ -118,6 +118,12 @@ impl Machine {
     pub fn restore(&mut self, saved: &SavedMachine, cas: &Cas) -> Result<(), RestoreError> {
         self.mount_saved_trees(&saved.files)?;
         self.vfs.restore(&saved.files, cas)?;
+        self.restore_without_files(saved);
+        Ok(())
+    }
+
+    /// Restores the clock and the random bytes of a saved state.
+    pub fn restore_without_files(&mut self, saved: &SavedMachine) {
         if self.clock.is_virtual() {
             self.clock.sleep_until(saved.elapsed_ns);
             self.clock.set_forward(saved.realtime_ns.unwrap_or_default());
@@ -126,7 +132,6 @@ impl Machine {
             }
         }
         self.random = Random::at(saved.seed, saved.random_position);
-        Ok(())
     }
 
     fn mount_saved_trees(&mut self, saved: &SavedOverlay) -> Result<(), RestoreError> {

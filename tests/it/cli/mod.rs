@@ -3,6 +3,7 @@
 mod applied;
 mod checks;
 mod compiling;
+mod damaged;
 #[cfg(unix)]
 mod equal_files;
 #[cfg(unix)]

@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use super::scratch;
 use crate::support::{belljar, stderr, stdout};
 
-fn call(folder: &Path, args: &[&str]) -> Output {
+pub fn call(folder: &Path, args: &[&str]) -> Output {
     let home = folder.join(".home");
     belljar(folder).arg("sandbox").args(args).env("BELLJAR_HOME", home).output().unwrap()
 }
 
-fn done(folder: &Path, args: &[&str]) -> String {
+pub fn done(folder: &Path, args: &[&str]) -> String {
     let output = call(folder, args);
     assert!(output.status.success(), "{args:?}: {}", stderr(&output));
     stdout(&output)
@@ -272,49 +272,4 @@ fn exec_report_has_all_fields_of_a_run_report() {
     // These fields describe the requested program, not the programs that it starts.
     let report = last(done(at, &["exec", "--json", "box", "sh", "-c", "lacking"]));
     assert_eq!((&report["unknown_imports"], &report["cache_hit"]), (&json!([]), &json!(false)));
-}
-
-/// A program only learns that it cannot read something.
-#[test]
-fn damaged_state_of_a_session_is_named_and_not_forked() {
-    let folder = scratch();
-    let at = folder.path();
-    std::fs::create_dir(at.join("deep")).unwrap();
-    std::fs::write(at.join("deep/file"), "deep\n").unwrap();
-    done(at, &["create", "--id", "box"]);
-    done(at, &["exec", "box", "ls", "-R"]);
-    let contents = at.join(".home/contents");
-    let of_directory =
-        |path: &Path| std::fs::read_to_string(path).is_ok_and(|text| text.starts_with("{\"dir\":"));
-    let cut = |which: &dyn Fn(&Path) -> bool| {
-        let paths = std::fs::read_dir(&contents).unwrap().map(|entry| entry.unwrap().path());
-        let paths: Vec<_> = paths.filter(|path| which(path)).collect();
-        assert!(!paths.is_empty());
-        for path in paths {
-            std::fs::write(path, "").unwrap();
-        }
-    };
-    cut(&of_directory);
-    let output = call(at, &["exec", "box", "ls", "deep"]);
-    let said = stderr(&output);
-    assert!(!output.status.success());
-    let remedy = "the state of session box cannot be read in whole, so programs get I/O errors";
-    assert!(said.contains(remedy), "{said}");
-    assert!(said.contains("`belljar sandbox refresh --discard box`"), "{said}");
-    for command in ["apply", "refresh"] {
-        let output = call(at, &[command, "box"]);
-        let said = stderr(&output);
-        assert_eq!(output.status.code(), Some(125), "{command}: {said}");
-        assert!(said.contains("`belljar sandbox refresh --discard box`"), "{command}: {said}");
-    }
-    done(at, &["refresh", "--discard", "box"]);
-    assert_eq!(done(at, &["exec", "box", "cat", "deep/file"]), "deep\n");
-    assert_eq!(done(at, &["exec", "box", "ls", "deep"]), "file\n");
-
-    cut(&|_| true);
-    let output = call(at, &["fork", "box", "--id", "second"]);
-    assert_eq!(output.status.code(), Some(125));
-    assert!(stderr(&output).contains("is damaged"), "{}", stderr(&output));
-    let listed = done(at, &["list"]);
-    assert!(!listed.contains("second"), "{listed}");
 }

@@ -328,3 +328,22 @@ fn time_limits_apply_to_each_exec() {
     assert!(sleep("3", Some(Duration::from_secs(2))));
     assert!(!sleep("4", None));
 }
+
+#[test]
+fn garbage_is_collected_while_sessions_are_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    create(&open(folder.path()), "box");
+    std::thread::scope(|scope| {
+        let forks = scope.spawn(|| {
+            let home = open(folder.path());
+            for _ in 0..200 {
+                let fork = home.fork("box", None).unwrap();
+                home.remove(&fork, || ()).unwrap();
+            }
+        });
+        let home = open(folder.path());
+        while !forks.is_finished() {
+            home.collect_garbage().unwrap();
+        }
+    });
+}

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::hash::Hasher;
 use std::io::{self, Seek, SeekFrom, Write};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::Blob;
 use super::host_dir::HostFile;
@@ -32,6 +33,8 @@ pub struct Contents {
     /// Contents kept earlier. Only [`Contents::store`] writes to a store.
     cas: Option<Cas>,
     kept: Mutex<Kept>,
+    /// Why one could not be read first.
+    damage: OnceLock<String>,
 }
 
 #[derive(Default)]
@@ -44,12 +47,14 @@ struct Kept {
     spool_bytes: u64,
     /// Offsets in the spool.
     spooled: HashMap<Digest, u64>,
+    /// Those that are damaged in the store, and their lengths.
+    repaired: Vec<(Digest, u64)>,
 }
 
 impl Contents {
     /// Reads from `cas` and from what is kept later.
     pub fn of_store(cas: Cas) -> Self {
-        Self { cas: Some(cas), kept: Mutex::default() }
+        Self { cas: Some(cas), ..Self::default() }
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -110,6 +115,38 @@ impl Contents {
         digest: Digest,
         len_bytes: u64,
     ) -> Result<Blob, Errno> {
+        self.open_or(digest, len_bytes, || Err(Errno::Io))
+    }
+
+    /// As [`Contents::open`]; if it is missing or damaged, takes it from `origin`, where it still is what it was.
+    ///
+    /// # Errors
+    /// `EIO` if it is missing or damaged, and another one in `origin`.
+    pub(in crate::kernel::vfs) fn open_or(
+        &self,
+        digest: Digest,
+        len_bytes: u64,
+        origin: impl FnOnce() -> Result<Blob, Errno>,
+    ) -> Result<Blob, Errno> {
+        let why = match self.find(digest, len_bytes) {
+            Ok(blob) => return Ok(blob),
+            Err(why) => why,
+        };
+        if origin().and_then(|blob| self.keep(&blob, len_bytes)) == Ok(digest) {
+            self.kept().repaired.push((digest, len_bytes));
+            return self.find(digest, len_bytes).map_err(|_| Errno::Io);
+        }
+        // A program only learns that it cannot read something.
+        let _ = self.damage.set(why.to_string());
+        Err(Errno::Io)
+    }
+
+    /// Why a content could not be read, if one could not.
+    pub(in crate::kernel::vfs) fn damage(&self) -> Option<&str> {
+        self.damage.get().map(String::as_str)
+    }
+
+    fn find(&self, digest: Digest, len_bytes: u64) -> Result<Blob, StoreError> {
         let mut kept = self.kept();
         if let Some(bytes) = kept.memory.get(&digest) {
             return Ok(Blob::Bytes(bytes.clone()));
@@ -117,14 +154,16 @@ impl Contents {
         if let (Some(offset), Some(file)) = (kept.spooled.get(&digest), &kept.spool) {
             return Ok(Blob::Part { file: file.clone(), offset: *offset, len: len_bytes });
         }
-        let cas = self.cas.as_ref().ok_or(Errno::Io)?;
+        let Some(cas) = &self.cas else {
+            return Err(StoreError::Missing { digest, path: PathBuf::new() });
+        };
         if len_bytes <= SMALL_BYTES_MAX && kept.memory_bytes + len_bytes <= MEMORY_BYTES_MAX {
-            let bytes: Arc<[u8]> = cas.get(digest, len_bytes).map_err(|_| Errno::Io)?.into();
+            let bytes: Arc<[u8]> = cas.get(digest, len_bytes)?.into();
             kept.memory_bytes += bytes.len() as u64;
             kept.memory.insert(digest, bytes.clone());
             return Ok(Blob::Bytes(bytes));
         }
-        let file = cas.open(digest, len_bytes).map_err(|_| Errno::Io)?;
+        let file = cas.open(digest, len_bytes)?;
         Ok(Blob::Host(file.into()))
     }
 
@@ -140,7 +179,7 @@ impl Contents {
         cas: &Cas,
     ) -> Result<(), StoreError> {
         let is_of_store = self.cas.as_ref().is_some_and(|store| store.dir() == cas.dir());
-        if is_of_store && !self.kept().has(digest) || cas.has_length(digest, len_bytes) {
+        if is_of_store && !self.kept().has(digest) || cas.has(digest, len_bytes) {
             return Ok(());
         }
         let blob = self.open(digest, len_bytes);
@@ -149,6 +188,17 @@ impl Contents {
             Err(errno) => Err(io::Error::other(*errno)),
         };
         cas.put(digest, &mut read)
+    }
+}
+
+impl Contents {
+    /// Writes the contents to `cas` that [`Contents::open_or`] found damaged there.
+    ///
+    /// # Errors
+    /// Those of [`Cas::put`].
+    pub(in crate::kernel::vfs) fn store_repaired(&self, cas: &Cas) -> Result<(), StoreError> {
+        let repaired = std::mem::take(&mut self.kept().repaired);
+        repaired.iter().try_for_each(|(digest, len_bytes)| self.store(*digest, *len_bytes, cas))
     }
 }
 

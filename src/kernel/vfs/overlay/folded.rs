@@ -101,9 +101,14 @@ impl Overlay {
         Ok(id)
     }
 
-    /// Why a part of the state that was saved could not be read, if one could not: programs get `EIO` then.
+    /// Why a part of the state that was saved, or a content, could not be read, if one could not: programs get `EIO` then.
     pub fn damage(&self) -> Option<&str> {
-        self.folded.parts.as_ref()?.damage()
+        let of_parts = || self.folded.parts.as_ref()?.damage();
+        let of_contents = || {
+            let baselines = self.mounts.iter().filter_map(|mount| mount.baseline.as_ref());
+            baselines.filter_map(|it| it.contents()?.damage()).next()
+        };
+        of_parts().or_else(of_contents)
     }
 
     /// Reads all directories from the store, for operations on all nodes.

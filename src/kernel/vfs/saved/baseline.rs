@@ -102,6 +102,9 @@ impl Baseline {
     /// # Errors
     /// Those of [`Cas::put`].
     pub(super) fn save(&self, mount: u16, cas: &Cas) -> Result<SavedBaseline, StoreError> {
+        if let Some(contents) = self.contents() {
+            contents.store_repaired(cas)?;
+        }
         let mut pins = self.pins();
         let leaves = self.save_pins(&mut pins.by_path, cas)?;
         let drift = |(path, kind): (&VPath, &DriftKind)| (path.as_str().to_owned(), *kind);

@@ -58,7 +58,7 @@ impl Content {
                 }
                 Piece::Bytes(bytes) => {
                     let digest = Digest::of(bytes);
-                    if !cas.has_length(digest, bytes.len() as u64) {
+                    if !cas.has(digest, bytes.len() as u64) {
                         cas.put(digest, &mut read_slice(bytes))?;
                     }
                     SavedChunk::Stored(digest)
