@@ -10,7 +10,8 @@ use crate::support::stderr;
 const LINES: &str = "seq 1 6000";
 
 fn lines() -> String {
-    (1..=6000).map(|line| format!("{line}\n")).collect()
+    let lines: Vec<String> = (1..=6000).map(|line| line.to_string()).collect();
+    lines.join("\n") + "\n"
 }
 
 /// Writes zeros over the content that [`LINES`] prints.

@@ -104,10 +104,8 @@ impl Overlay {
     /// Why a part of the state that was saved, or a content, could not be read, if one could not: programs get `EIO` then.
     pub fn damage(&self) -> Option<&str> {
         let of_parts = || self.folded.parts.as_ref()?.damage();
-        let of_contents = || {
-            let baselines = self.mounts.iter().filter_map(|mount| mount.baseline.as_ref());
-            baselines.filter_map(|it| it.contents()?.damage()).next()
-        };
+        let of_contents =
+            || self.mounts.iter().find_map(|mount| mount.baseline.as_ref()?.contents()?.damage());
         of_parts().or_else(of_contents)
     }
 
