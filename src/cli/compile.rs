@@ -16,10 +16,9 @@ use anyhow::{Context, Result, bail};
 use super::args::groups::{CompileArgs, TierArg};
 use super::args::installation::ChildArgs;
 use super::background::{self, Queue};
-use super::home::cache_bytes_max;
+use super::home::{cache_bytes_max, home_dir};
 use super::loaded::LoadedPrograms;
 use super::progress::Progress;
-use super::setup;
 use super::text::printable;
 use crate::base::ambient;
 use crate::engine::{CacheError, CacheUse, CodeCache, CompileProgress, Tier, TierChoice};
@@ -199,7 +198,7 @@ impl Compiler {
         {
             let name = printable(module.name().rsplit('/').next().unwrap_or_default());
             let fuel = if self.fuel { "--fuel " } else { "" };
-            let named = setup::word_for(module);
+            let named = word_for(module);
             note!(
                 "belljar: {name} runs quick code, and nothing optimizes it, as {why}: `belljar cache compile \
                  {fuel}{named}` makes it about 1.6 times as fast"
@@ -438,6 +437,15 @@ impl Compiler {
             drop(written);
             Ok(Some((status, said)))
         })
+    }
+}
+
+/// How a command line names `module`: a program of an installed toolchain by its name, others by their files.
+fn word_for(module: &Module) -> String {
+    let is_installed = |path: &Path| home_dir().is_ok_and(|home| path.starts_with(home));
+    match module.path() {
+        Some(path) if !is_installed(path) => printable(&path.to_string_lossy()),
+        _ => printable(module.name()),
     }
 }
 

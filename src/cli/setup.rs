@@ -16,7 +16,6 @@ use super::mounts;
 use super::options::{clock, limits, mtimes, unknown_imports};
 use super::project;
 use super::record::Recording;
-use super::text::printable;
 use crate::base::ambient;
 use crate::host::SessionHost;
 use crate::kernel::process::programs::Programs;
@@ -25,8 +24,7 @@ use crate::process::ShellImage;
 use crate::results::Results;
 use crate::store::FileDigests;
 use crate::{
-    EngineConfig, InstalledToolchains, Machine, Module, Preopen, Resolved, ToolchainPrograms,
-    Toolchains,
+    EngineConfig, InstalledToolchains, Machine, Preopen, Resolved, ToolchainPrograms, Toolchains,
 };
 
 /// The toolchains of [`named_toolchains`], then those of the project, or, without one that names some, those that are
@@ -105,18 +103,6 @@ pub fn program(program: &OsStr, toolchains: &Toolchains) -> Result<Resolved> {
             program.display()
         ))
         .into()),
-    }
-}
-
-/// How a command line names `module`: by the name of a program here, or by its file.
-pub fn word_for(module: &Module) -> String {
-    let name = module.name();
-    let is_program = || -> Result<bool> {
-        Ok(toolchains(&[])?.resolve(name)?.module()?.digest() == module.digest())
-    };
-    match module.path() {
-        Some(path) if !is_program().unwrap_or(false) => printable(&path.to_string_lossy()),
-        _ => printable(name),
     }
 }
 

@@ -118,12 +118,16 @@ pub fn refresh(args: &RefreshArgs) -> Result<u8> {
             say!("conflict {}", printable(&shown_path(vfs, conflict.mount, &conflict.path)));
         }
     }
-    if refreshed.conflicts.is_empty() {
-        return Ok(0);
+    Ok(tell_conflicts(&refreshed.conflicts, &args.id))
+}
+
+/// Says what to do about `conflicts` of session `id`; returns the exit code.
+fn tell_conflicts(conflicts: &[Conflict], id: &str) -> u8 {
+    if conflicts.is_empty() {
+        return 0;
     }
-    let id = &args.id;
     let mut open = 0;
-    for conflict in &refreshed.conflicts {
+    for conflict in conflicts {
         let text = printable(&conflict.to_string());
         match &conflict.what {
             ConflictKind::OriginGone(..) => {
@@ -143,15 +147,15 @@ pub fn refresh(args: &RefreshArgs) -> Result<u8> {
     }
     if open == 0 {
         note!("belljar: note: `belljar sandbox apply {id}` writes what the session has");
-        return Ok(DIFFERENT);
+        return DIFFERENT;
     }
-    let conflicts = count(open, "path");
+    let paths = count(open, "path");
     note!(
-        "belljar: note: the session keeps its own version of {conflicts}; everything else is taken in. To resolve, \
+        "belljar: note: the session keeps its own version of {paths}; everything else is taken in. To resolve, \
          restore the file on the disk, or copy the session's version there (`belljar sandbox cp {id}:PATH PATH`; \
          `chmod` it if only its execute permission differs), or give up all changes of the session (`belljar sandbox refresh --discard {id}`)"
     );
-    Ok(DIFFERENT)
+    DIFFERENT
 }
 
 /// All files that could not be shown as they were, including those met just now.

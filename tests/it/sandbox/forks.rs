@@ -279,7 +279,11 @@ fn exchanged_part_of_a_snapshot_is_refused() {
     let store = SnapshotStore::new(folder.path());
     let id = store.save(&mut of_every_kind(host.path())).unwrap();
     let parts = store.parts_of(id).unwrap();
-    assert!(parts.len() > 1 && store.resume(id, PROGRAMS.clone()).is_ok());
+    let read = ExecRequest::shell("ls -lR /work && cat /work/unchanged/deep/inner");
+    let mut resumed = store.resume(id, PROGRAMS.clone()).unwrap();
+    let right = resumed.exec(&read).unwrap();
+    let right = (right.exit_code, right.stdout, super::told(resumed));
+    assert!(parts.len() > 1 && right.0 == 0 && right.2.is_some());
     for part in parts {
         let path = store.cas().path_of(part);
         let good = std::fs::read(&path).unwrap();
@@ -291,11 +295,12 @@ fn exchanged_part_of_a_snapshot_is_refused() {
         std::fs::write(&path, bad).unwrap();
         let refused = match store.resume(id, PROGRAMS.clone()) {
             Err(refused) => refused,
-            // What is known of folders of the host, and what was read there, is checked when it is read again.
+            // What is known of folders of the host, and what was read there, is checked when it is read again; it is then
+            // what it was, from the disk, or an error.
             Ok(mut resumed) => {
-                let read = ExecRequest::shell("ls -lR /work && cat /work/unchanged/deep/inner");
-                let is_read = resumed.exec(&read).unwrap().exit_code == 0;
-                assert!(!is_read || !super::can_tell(resumed), "{part}");
+                let found = resumed.exec(&read).unwrap();
+                let found = (found.exit_code, found.stdout, super::told(resumed));
+                assert!(found == right || found.0 != 0 || found.2.is_none(), "{part}");
                 std::fs::write(&path, good).unwrap();
                 continue;
             }
