@@ -14,7 +14,7 @@ use super::compile::Compiler;
 use super::exit::Hinted;
 use super::home::{cache_bytes_max, cache_dir};
 use super::progress::Progress;
-use super::text::{count, printable};
+use super::text::{count, printable, shell_word};
 use super::{exit, hints, results, setup};
 use crate::engine::{CacheInfo, CodeCache, TierChoice};
 use crate::{Code, Described, FileDigests, Module, ResolveError, Resolved, Toolchains};
@@ -92,13 +92,14 @@ fn stop(queue: &Queue, json: bool) -> Result<u8> {
         Some(Running { pid, module, .. }) => {
             // It waits until it is compiled.
             let others = waiting.into_iter().filter(|it| *it != module).collect::<Vec<_>>();
-            let modules: Vec<String> =
-                [module].iter().chain(&others).map(|it| printable(it)).collect();
+            let all = || [&module].into_iter().chain(&others);
+            let modules: Vec<String> = all().map(|it| printable(it)).collect();
+            let words: Vec<String> = all().map(|it| shell_word(it)).collect();
             let verb = if modules.len() == 1 { "is" } else { "are" };
             say!(
                 "process {pid} has ended; {} {verb} optimized after a later run, or by `belljar cache compile {}`",
                 modules.join(", "),
-                modules.join(" ")
+                words.join(" ")
             );
         }
     }

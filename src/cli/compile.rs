@@ -19,7 +19,7 @@ use super::background::{self, Queue};
 use super::home::{cache_bytes_max, home_dir};
 use super::loaded::LoadedPrograms;
 use super::progress::Progress;
-use super::text::printable;
+use super::text::{printable, shell_word};
 use crate::base::ambient;
 use crate::engine::{CacheError, CacheUse, CodeCache, CompileProgress, Tier, TierChoice};
 use crate::{Engine, EngineConfig, Module, Program, ProgramError, UnknownImports};
@@ -198,7 +198,7 @@ impl Compiler {
         {
             let name = printable(module.name().rsplit('/').next().unwrap_or_default());
             let fuel = if self.fuel { "--fuel " } else { "" };
-            let named = word_for(module);
+            let named = word_for(module).unwrap_or_else(|| "FILE".to_owned());
             note!(
                 "belljar: {name} runs quick code, and nothing optimizes it, as {why}: `belljar cache compile \
                  {fuel}{named}` makes it about 1.6 times as fast"
@@ -343,8 +343,12 @@ impl Compiler {
                     return Ok(Aside::Kept);
                 }
                 Some(NOT_STORED) => return Ok(Aside::NotStored(said.trim().to_owned())),
-                // It was not the memory: whoever ended it does not want it.
-                None if is_asked_to_end(status) => return Ok(Aside::Failed),
+                // It was not the memory.
+                None if is_asked_to_end(status) => {
+                    return Ok(Aside::NotStored(
+                        "its compilation was ended by a signal".to_owned(),
+                    ));
+                }
                 Some(NOT_KEPT) => return Ok(Aside::Failed),
                 Some(REFUSED) => return Err(ProgramError::Refused(said.trim().to_owned())),
                 _ => {}
@@ -440,12 +444,14 @@ impl Compiler {
     }
 }
 
-/// How a command line names `module`: a program of an installed toolchain by its name, others by their files.
-fn word_for(module: &Module) -> String {
+/// How a command line names `module`: a program of an installed toolchain by its name, others by their files; `None` if only
+/// programs see its file.
+fn word_for(module: &Module) -> Option<String> {
     let is_installed = |path: &Path| home_dir().is_ok_and(|home| path.starts_with(home));
     match module.path() {
-        Some(path) if !is_installed(path) => printable(&path.to_string_lossy()),
-        _ => printable(module.name()),
+        Some(path) if !is_installed(path) => Some(shell_word(&path.to_string_lossy())),
+        None if module.name().contains('/') => None,
+        _ => Some(shell_word(module.name())),
     }
 }
 
@@ -455,20 +461,16 @@ fn reason(error: CacheError) -> String {
 }
 
 /// Whether a process was ended by a signal that asks for it, unlike those of the system when memory is short.
+#[cfg(unix)]
 fn is_asked_to_end(status: ExitStatus) -> bool {
-    #[cfg(unix)]
-    {
-        use std::os::unix::process::ExitStatusExt;
+    use std::os::unix::process::ExitStatusExt;
+    // HUP, INT, QUIT and TERM.
+    matches!(status.signal(), Some(1 | 2 | 3 | 15))
+}
 
-        use rustix::process::Signal;
-        let asking = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
-        status.signal().is_some_and(|number| asking.iter().any(|it| it.as_raw() == number))
-    }
-    #[cfg(not(unix))]
-    {
-        let _ = status;
-        false
-    }
+#[cfg(not(unix))]
+fn is_asked_to_end(_: ExitStatus) -> bool {
+    false
 }
 
 /// What is said while another process compiles `module`.

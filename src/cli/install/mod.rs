@@ -36,7 +36,7 @@ use super::exit::Usage;
 use super::home::{cache_dir, installed_toolchains};
 use super::progress::Progress;
 use super::signatures::Signer;
-use super::text::{count, printable};
+use super::text::{count, printable, shell_word};
 use crate::base::digest::Digest;
 use crate::base::disk;
 use crate::engine::{Engine, EngineConfig, Program, ProgramError, Tier, UnknownImports};
@@ -346,7 +346,7 @@ fn compile(toolchain: &ToolchainFolder, args: &InstallArgs) -> Result<usize> {
             found = from_cache()?;
         }
         if found.is_some_and(|it| it.tier() == Tier::Quick) {
-            quick.push(printable(program));
+            quick.push(shell_word(program));
         }
     }
     tell_of_quick_code(&quick, args);

@@ -2,6 +2,7 @@
 //! about files that changed there.
 
 use std::collections::BTreeSet;
+use std::sync::Once;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -47,10 +48,10 @@ pub fn apply(args: &ApplyArgs) -> Result<u8> {
             .chain()
             .any(|cause| matches!(cause.downcast_ref(), Some(ApplyError::Conflicts(_))));
         if is_conflict {
-            Hinted { error, hint }.into()
-        } else {
-            with_repair(error, &mut sandbox, id)
+            return Hinted { error, hint }.into();
         }
+        tell_damage(&mut sandbox, id);
+        error
     })?;
     let saved = saved.with_context(|| {
         format!(
@@ -165,10 +166,11 @@ fn sandbox_drifts(sandbox: &mut Sandbox) -> Vec<Drift> {
     drifts.into_iter().collect()
 }
 
-/// Names all files of the host that a session could not show as they were, now or before.
+/// Names all files of the host that a session could not show as they were, now or before, and what of its state is damaged.
 pub fn tell_all(sandbox: &mut Sandbox, id: &str) {
     let drifts = sandbox_drifts(sandbox);
     tell(sandbox.files(), &drifts, id);
+    tell_damage(sandbox, id);
 }
 
 /// Names the files of the host at which programs met errors; returns all that could not be shown as they
@@ -180,16 +182,23 @@ pub fn tell_new_drifts(sandbox: &mut Sandbox, id: &str) -> Vec<Value> {
     drifts_json(sandbox.files(), &drifts)
 }
 
-/// Says why programs got errors if a part of the session's state could not be read.
+/// Says once why there are I/O errors if a part of the session's state could not be read.
 pub fn tell_damage(sandbox: &mut Sandbox, id: &str) {
-    if let Some(why) = sandbox.files().damage() {
+    static TOLD: Once = Once::new();
+    let vfs = sandbox.files();
+    let (why, remedy) = match (vfs.damage(), vfs.damaged_content()) {
+        (Some(why), _) => (why, repair(id)),
+        (None, Some(why)) => {
+            (why, format!("`belljar sandbox refresh {id}` takes in what is on the disk now"))
+        }
+        (None, None) => return,
+    };
+    let why = printable(why);
+    TOLD.call_once(|| {
         note!(
-            "belljar: warning: the state of session {id} cannot be read in whole, so programs get I/O errors: {}; \
-             {}",
-            printable(why),
-            repair(id)
+            "belljar: warning: the state of session {id} cannot be read in whole, so programs get I/O errors: {why}; {remedy}"
         );
-    }
+    });
 }
 
 fn drifts_json(vfs: &Overlay, drifts: &[Drift]) -> Vec<Value> {
@@ -205,16 +214,8 @@ fn tell(vfs: &Overlay, drifts: &[Drift], id: &str) {
     }
 }
 
-/// Returns `error`, after naming the changed files that may be its cause; with what repairs the session if a part of its
-/// state could not be read.
+/// Returns `error`, after naming the changed files that may be its cause.
 pub fn with_drifts(error: anyhow::Error, sandbox: &mut Sandbox, id: &str) -> anyhow::Error {
     tell_all(sandbox, id);
-    with_repair(error, sandbox, id)
-}
-
-fn with_repair(error: anyhow::Error, sandbox: &mut Sandbox, id: &str) -> anyhow::Error {
-    match sandbox.files().damage() {
-        Some(_) => Hinted { error, hint: repair(id) }.into(),
-        None => error,
-    }
+    error
 }

@@ -491,7 +491,7 @@ impl Layer for Baseline {
             return self.open_on_disk(path, &there);
         };
         if let Some((digest, len_bytes)) = there.content {
-            return contents.open_or(digest, len_bytes, || self.open_on_disk(path, &there));
+            return contents.open_or(digest, len_bytes, || self.disk().open(path));
         }
         let len_bytes = there.stat.size;
         // What an empty file held is known, whatever the disk has by now.

@@ -101,12 +101,15 @@ impl Overlay {
         Ok(id)
     }
 
-    /// Why a part of the state that was saved, or a content, could not be read, if one could not: programs get `EIO` then.
+    /// Why the content of a file of the host, which a program read before, could not be read, if one could not: programs
+    /// get `EIO` then. A refresh takes in what the disk has.
+    pub fn damaged_content(&self) -> Option<&str> {
+        self.mounts.iter().find_map(|mount| mount.baseline.as_ref()?.contents()?.damage())
+    }
+
+    /// Why a part of the state that was saved could not be read, if one could not: programs get `EIO` then.
     pub fn damage(&self) -> Option<&str> {
-        let of_parts = || self.folded.parts.as_ref()?.damage();
-        let of_contents =
-            || self.mounts.iter().find_map(|mount| mount.baseline.as_ref()?.contents()?.damage());
-        of_parts().or_else(of_contents)
+        self.folded.parts.as_ref()?.damage()
     }
 
     /// Reads all directories from the store, for operations on all nodes.
