@@ -19,7 +19,7 @@ use super::background::{self, Queue};
 use super::home::{cache_bytes_max, home_dir};
 use super::loaded::LoadedPrograms;
 use super::progress::Progress;
-use super::text::{printable, shell_word};
+use super::text::{last_part, printable, shell_word};
 use crate::base::ambient;
 use crate::engine::{CacheError, CacheUse, CodeCache, CompileProgress, Tier, TierChoice};
 use crate::{Engine, EngineConfig, Module, Program, ProgramError, UnknownImports};
@@ -146,7 +146,7 @@ impl Compiler {
         unknown: UnknownImports,
     ) -> Result<Program, ProgramError> {
         let size = bytesize::ByteSize(module.size()).display().iec();
-        let name = printable(module.name().rsplit('/').next().unwrap_or_default());
+        let name = last_part(module.name());
         let cache_dir = self.cache_dir.as_deref();
         let has_room = |dir| CodeCache::new(dir).expect_room(module.size());
         let kept = cache_dir.map(|dir| has_room(dir).map(|()| dir));
@@ -196,7 +196,7 @@ impl Compiler {
             && !self.quiet
             && let Some(why) = background::forbidden(&self.args)
         {
-            let name = printable(module.name().rsplit('/').next().unwrap_or_default());
+            let name = last_part(module.name());
             let fuel = if self.fuel { "--fuel " } else { "" };
             let named = word_for(module).unwrap_or_else(|| "FILE".to_owned());
             note!(
@@ -475,7 +475,7 @@ fn is_asked_to_end(_: ExitStatus) -> bool {
 
 /// What is said while another process compiles `module`.
 fn waiting_for(cache_dir: &Path, module: &Module) -> String {
-    let name = printable(module.name().rsplit('/').next().unwrap_or_default());
+    let name = last_part(module.name());
     match Queue::of(cache_dir).running() {
         Some(running) if running.id.starts_with(&module.digest().to_string()) => format!(
             "waiting for process {}, which optimizes {name} in the background (`belljar cache stop` ends it)",

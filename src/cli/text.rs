@@ -11,6 +11,11 @@ pub fn shell_word(text: &str) -> String {
     format!("'{}'", printable(text).replace('\'', r"'\''"))
 }
 
+/// The last part of a path with slashes.
+pub fn last_part(path: &str) -> String {
+    printable(path.rsplit('/').next().unwrap_or_default())
+}
+
 /// `1 change`, `2 changes`.
 pub fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })

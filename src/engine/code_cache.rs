@@ -155,7 +155,7 @@ impl CodeCache {
     /// [`CacheError::NotPrivate`].
     pub(super) fn find(&self, key: Digest) -> Result<Option<VerifiedCode>, CacheError> {
         let key_path = self.key_path(key);
-        // What is no file would be in the way of one.
+        // A pipe or a link in its place stops each new file, so it is removed below.
         let is_other = || disk::symlink_metadata(&key_path).is_ok_and(|found| !found.is_file());
         let text = match disk::read(&key_path) {
             Ok(text) => text,

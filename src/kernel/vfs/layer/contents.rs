@@ -189,9 +189,7 @@ impl Contents {
         };
         cas.put(digest, &mut read)
     }
-}
 
-impl Contents {
     /// Writes the contents to `cas` that [`Contents::open_or`] found damaged there.
     ///
     /// # Errors
