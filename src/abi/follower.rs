@@ -20,7 +20,7 @@ pub const NEXT: &str = "next";
 /// Most bytes of answers that are kept to be given again.
 const KEPT_BYTES_MAX: u64 = 256 << 20;
 
-type Source = Box<dyn Fn(&[Answer]) -> Option<Trace> + Send>;
+type Source = Box<dyn Fn(&[Answer]) -> Option<Arc<Trace>> + Send>;
 
 type Next = (i32, u64, u64, u64, u64, u64, u64, u64, u64, u64);
 
@@ -30,7 +30,7 @@ pub struct Follower {
     /// The trace that goes on after these answers; the first one after none.
     source: Source,
     secrets: Arc<Secrets>,
-    trace: Trace,
+    trace: Arc<Trace>,
     /// The number of each function of the trace among the imports of the player.
     numbers: Vec<i32>,
     /// The numbers of all functions.
@@ -49,7 +49,7 @@ impl Follower {
     /// answers that lead away from the one before, in whose answers `secrets` cannot be read. `number_of` numbers the imports
     /// of the player.
     pub fn new(
-        source: impl Fn(&[Answer]) -> Option<Trace> + Send + 'static,
+        source: impl Fn(&[Answer]) -> Option<Arc<Trace>> + Send + 'static,
         number_of: fn(&Function) -> Option<i32>,
         secrets: Arc<Secrets>,
     ) -> Option<Self> {

@@ -13,10 +13,14 @@ pub use self::without_server::Remote;
 
 #[cfg(feature = "remote")]
 mod with_server {
+    use std::ffi::OsString;
+    use std::hash::Hasher as _;
+    use std::path::Path;
     use std::sync::Arc;
 
     use super::{RemoteReport, Result, ResultArgs, Results};
     use crate::base::ambient;
+    use crate::base::digest::{Digest, DigestHasher};
     use crate::cli::args::groups::RemoteArgs;
     use crate::cli::exit::Usage;
     use crate::cli::text::{count, printable};
@@ -58,13 +62,25 @@ mod with_server {
         Err(Usage(message.to_owned()).into())
     }
 
+    /// What tells `command` from others, wherever its program is on this machine.
+    fn digest_of(command: &[OsString]) -> Digest {
+        let mut hasher = DigestHasher::default();
+        for (at, word) in command.iter().enumerate() {
+            let name = Path::new(word).file_name().filter(|_| at == 0);
+            let word = name.unwrap_or(word).as_encoded_bytes();
+            hasher.write(&(word.len() as u64).to_le_bytes());
+            hasher.write(word);
+        }
+        hasher.digest()
+    }
+
     impl Remote {
-        /// The server that `args` name.
+        /// The server that `args` name, for a run of `command`.
         ///
         /// # Errors
         /// Its address is none; the certificates cannot be read; a key is none; there are options for a server, and no
         /// server.
-        pub fn of_args(args: &ResultArgs) -> Result<Self> {
+        pub fn of_args(args: &ResultArgs, command: &[OsString]) -> Result<Self> {
             let args = &args.remote;
             // A variable that is set to nothing, as CI does with one that it does not know, is none.
             let Some(address) = args.remote_cache.as_ref().filter(|it| !it.is_empty()) else {
@@ -76,6 +92,7 @@ mod with_server {
             let (trusted, signs_with) = keys(args)?;
             let config = RemoteConfig {
                 uploads: args.remote_upload,
+                command: Some(digest_of(command)),
                 trusted,
                 signs_with,
                 headers: args.headers(),
@@ -143,6 +160,8 @@ mod with_server {
 #[cfg(not(feature = "remote"))]
 #[expect(clippy::unused_self, reason = "there is nothing to look at")]
 mod without_server {
+    use std::ffi::OsString;
+
     use super::{RemoteReport, Result, ResultArgs, Results};
 
     /// There is none.
@@ -150,7 +169,7 @@ mod without_server {
 
     impl Remote {
         #[expect(clippy::unnecessary_wraps, reason = "with a client, an address can be wrong")]
-        pub fn of_args(_args: &ResultArgs) -> Result<Self> {
+        pub fn of_args(_args: &ResultArgs, _command: &[OsString]) -> Result<Self> {
             Ok(Self)
         }
 

@@ -32,18 +32,19 @@ pub struct Caching {
 }
 
 impl Caching {
-    /// The cache that `args` ask for, if they do, for programs with the variables `env` and the host's `credentials`;
-    /// `not_used` says why the run cannot use it.
+    /// The cache that `args` ask for, if they do, for `command`, whose programs have the variables `env` and the host's
+    /// `credentials`; `not_used` says why the run cannot use it.
     ///
     /// # Errors
     /// The directory of the cache is not known; a variable has no name; a credential is not valid.
     pub fn of_args(
         args: &ResultArgs,
+        command: &[OsString],
         env: &[OsString],
         credentials: &[String],
         not_used: Option<&'static str>,
     ) -> Result<Option<Self>> {
-        let remote = Remote::of_args(args)?;
+        let remote = Remote::of_args(args, command)?;
         if !args.cache_results && !remote.is_used() {
             let needs = |given: bool, name: &str| {
                 given.then(|| Usage(format!("{name} needs --cache-results")))
@@ -115,6 +116,9 @@ impl Caching {
                 statistics.misses,
                 statistics.rerun,
             );
+        }
+        if self.remote.is_used() && self.not_used.is_none() {
+            self.results.share_known();
         }
         let remote = self.remote.tell(statistics.fetched, quiet, self.explains);
         ResultsReport { remote, ..ResultsReport::of(statistics, self.not_used) }

@@ -208,7 +208,7 @@ fn note_natives(report: &mut Report, caching: Option<&Caching>) {
 
 /// The cache of results, if `args` ask for it; `not_used` says why the run cannot use it.
 fn caching(args: &RunArgs, not_used: Option<&'static str>) -> Result<Option<Caching>> {
-    Caching::of_args(&args.results, &args.env, &args.answers.credential, not_used)
+    Caching::of_args(&args.results, &args.command, &args.env, &args.answers.credential, not_used)
 }
 
 /// Why the results of a run cannot be cached.

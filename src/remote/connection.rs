@@ -40,6 +40,13 @@ const AGAIN_AFTER: Duration = Duration::from_millis(250);
 /// Largest file of certificates.
 const CERTIFICATES_BYTES_MAX: u64 = 16 << 20;
 
+/// Bytes of an answer that are sent before the client says that it has taken some: gRPC's default of 64 KiB costs a round trip for
+/// each.
+const WINDOW_BYTES: u32 = 4 << 20;
+
+/// The number of Zstandard among the compressors of the protocol.
+pub(super) const ZSTD: i32 = api::compressor::Value::Zstd as i32;
+
 /// The number of SHA-256 among the digest functions of the protocol.
 pub const SHA256: i32 = api::digest_function::Value::Sha256 as i32;
 
@@ -78,6 +85,10 @@ pub(super) struct Abilities {
     pub updates: bool,
     /// Bytes of contents in one message, at most.
     pub message_bytes_max: u64,
+    /// It reads and writes streams of contents that are compressed in the format of Zstandard.
+    pub compressed_streams: bool,
+    /// It takes contents in messages that are compressed so.
+    pub compressed_messages: bool,
 }
 
 /// Adds headers to requests.
@@ -186,6 +197,8 @@ impl Connection {
         let mut endpoint = Endpoint::from_shared(url)
             .map_err(|error| wrong(error.to_string()))?
             .connect_timeout(config.timeout)
+            .initial_stream_window_size(WINDOW_BYTES)
+            .initial_connection_window_size(2 * WINDOW_BYTES)
             .tcp_nodelay(true);
         if config.certificates.is_some() && !tls {
             return Err(wrong("certificates are of use only with TLS: grpcs://".to_owned()));
@@ -331,6 +344,8 @@ impl Connection {
             } else {
                 most.min(MESSAGE_BYTES_MAX)
             },
+            compressed_streams: cache.supported_compressors.contains(&ZSTD),
+            compressed_messages: cache.supported_batch_update_compressors.contains(&ZSTD),
         };
         Ok(*self.abilities.get_or_init(|| abilities))
     }

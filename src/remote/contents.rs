@@ -1,6 +1,6 @@
 //! The contents that a server keeps by their digests.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,7 +12,8 @@ use prost::Message;
 use sha2::{Digest as _, Sha256};
 use tonic::{Code, Status};
 
-use super::connection::{Connection, Transport};
+use super::compression::{compressed_if_smaller, decompressed};
+use super::connection::{Connection, Transport, ZSTD};
 use super::{RemoteError, SHA256};
 use crate::base::ambient;
 use crate::base::digest::{Digest, hex};
@@ -73,41 +74,102 @@ impl Connection {
         if len > CONTENT_BYTES_MAX {
             return Err(self.wrong("Read", format!("contents of {len} bytes are too large")));
         }
-        // Some servers do not keep what has no bytes.
         if len == 0 && digest_of(b"") == *digest {
             return Ok(Some(Vec::new()));
         }
-        let (operation, bytes) = if len <= self.abilities()?.message_bytes_max {
-            ("BatchReadBlobs", self.read_at_once(digest)?)
+        if len <= self.abilities()?.message_bytes_max {
+            Ok(self.read_at_once(std::slice::from_ref(digest))?.pop().flatten())
         } else {
-            ("Read", self.read_in_parts(digest, len)?)
-        };
-        match bytes {
-            Some(bytes) if digest_of(&bytes) != *digest => {
-                Err(self.wrong(operation, format!("other contents than {} has", digest.hash)))
-            }
-            bytes => Ok(bytes),
+            self.read_in_parts(digest, len)
         }
     }
 
-    fn read_at_once(&self, digest: &api::Digest) -> Result<Option<Vec<u8>>, RemoteError> {
+    /// The contents with `digests`, in their order, `None` for those that the server has lost. As many at a time as one message
+    /// has room for.
+    ///
+    /// # Errors
+    /// As [`Connection::read`].
+    pub fn read_many(&self, digests: &[api::Digest]) -> Result<Vec<Option<Vec<u8>>>, RemoteError> {
+        let most = self.abilities()?.message_bytes_max;
+        let mut read = Vec::with_capacity(digests.len());
+        let mut rest = digests;
+        while !rest.is_empty() {
+            let mut bytes = 0;
+            let fits = |digest: &&api::Digest| {
+                bytes += len_of(digest).unwrap_or(u64::MAX).saturating_add(BESIDE_BYTES);
+                bytes <= most
+            };
+            match rest.iter().take_while(fits).count() {
+                // One that is large, or two of which only one fits.
+                0 | 1 => {
+                    read.push(self.read(&rest[0])?);
+                    rest = &rest[1..];
+                }
+                count => {
+                    read.extend(self.read_at_once(&rest[..count])?);
+                    rest = &rest[count..];
+                }
+            }
+        }
+        Ok(read)
+    }
+
+    /// The contents with `digests`, which one message has room for.
+    fn read_at_once(&self, digests: &[api::Digest]) -> Result<Vec<Option<Vec<u8>>>, RemoteError> {
         const OPERATION: &str = "BatchReadBlobs";
         let mut client = self.contents();
+        let compresses = self.abilities()?.compressed_streams;
         let request = api::BatchReadBlobsRequest {
             instance_name: self.instance(),
-            digests: vec![digest.clone()],
+            digests: digests.to_vec(),
             digest_function: SHA256,
-            ..api::BatchReadBlobsRequest::default()
+            acceptable_compressors: if compresses { vec![ZSTD] } else { Vec::new() },
         };
+        let bytes = digests.iter().filter_map(len_of).sum();
         let answer =
-            self.ask(OPERATION, 0, async move { client.batch_read_blobs(request).await })?;
-        let responses = answer.map(|answer| answer.into_inner().responses).unwrap_or_default();
-        let Some(response) = responses.into_iter().next() else { return Ok(None) };
-        match response.status.map_or(0, |status| status.code) {
-            0 => Ok(Some(response.data)),
-            code if Code::from_i32(code) == Code::NotFound => Ok(None),
-            code => Err(self.wrong(OPERATION, Code::from_i32(code).description())),
+            self.ask(OPERATION, bytes, async move { client.batch_read_blobs(request).await })?;
+        let mut found: HashMap<String, Vec<u8>> = HashMap::new();
+        for response in answer.map(|answer| answer.into_inner().responses).unwrap_or_default() {
+            match response.status.map_or(0, |status| status.code) {
+                0 => {}
+                code if Code::from_i32(code) == Code::NotFound => continue,
+                code => return Err(self.wrong(OPERATION, Code::from_i32(code).description())),
+            }
+            let digest = response.digest.unwrap_or_default();
+            // What was not asked for is left out, before it is looked at.
+            let Some(asked) = digests.iter().find(|asked| **asked == digest) else { continue };
+            let data = if response.compressor == ZSTD {
+                self.decompressed(OPERATION, &response.data, len_of(asked).unwrap_or(0))?
+            } else {
+                response.data
+            };
+            found.insert(digest.hash, data);
         }
+        let mut all = Vec::with_capacity(digests.len());
+        for digest in digests {
+            all.push(match found.get(&digest.hash) {
+                Some(bytes) if digest_of(bytes) == *digest => Some(bytes.clone()),
+                Some(_) => return Err(self.other_contents(OPERATION, digest)),
+                // Some servers do not keep what has no bytes.
+                None if *digest == digest_of(b"") => Some(Vec::new()),
+                None => None,
+            });
+        }
+        Ok(all)
+    }
+
+    fn decompressed(
+        &self,
+        operation: &'static str,
+        frames: &[u8],
+        bytes_max: u64,
+    ) -> Result<Vec<u8>, RemoteError> {
+        let wrong = || self.wrong(operation, "contents that are not compressed right");
+        decompressed(frames, bytes_max).ok_or_else(wrong)
+    }
+
+    fn other_contents(&self, operation: &'static str, digest: &api::Digest) -> RemoteError {
+        self.wrong(operation, format!("other contents than {} has", digest.hash))
     }
 
     fn read_in_parts(
@@ -115,10 +177,18 @@ impl Connection {
         digest: &api::Digest,
         len: u64,
     ) -> Result<Option<Vec<u8>>, RemoteError> {
+        const OPERATION: &str = "Read";
+        let compresses = self.abilities()?.compressed_streams;
+        let (folder, len_max) = if compresses {
+            // Of what cannot be made smaller, compressors make a little more.
+            ("compressed-blobs/zstd", len + len / 64 + (64 << 10))
+        } else {
+            ("blobs", len)
+        };
         let mut client = ByteStreamClient::new(self.transport());
-        let resource_name = self.resource(&format!("blobs/{}/{len}", digest.hash));
+        let resource_name = self.resource(&format!("{folder}/{}/{len}", digest.hash));
         let request = ReadRequest { resource_name, ..ReadRequest::default() };
-        self.ask("Read", len, async move {
+        let read = self.ask(OPERATION, len, async move {
             let mut parts = client.read(request).await?.into_inner();
             let (mut bytes, mut empty) = (Vec::new(), 0);
             while let Some(part) = parts.message().await? {
@@ -128,12 +198,22 @@ impl Connection {
                     return Err(Status::data_loss("parts without bytes"));
                 }
                 bytes.extend_from_slice(&part.data);
-                if bytes.len() as u64 > len {
+                if bytes.len() as u64 > len_max {
                     return Err(Status::data_loss("more bytes than it has"));
                 }
             }
             Ok(bytes)
-        })
+        })?;
+        let bytes = match read {
+            Some(frames) if compresses => Some(self.decompressed(OPERATION, &frames, len)?),
+            read => read,
+        };
+        match bytes {
+            Some(bytes) if digest_of(&bytes) != *digest => {
+                Err(self.other_contents(OPERATION, digest))
+            }
+            bytes => Ok(bytes),
+        }
     }
 
     fn contents(&self) -> ContentAddressableStorageClient<Transport> {
@@ -204,10 +284,13 @@ impl Connection {
         const OPERATION: &str = "BatchUpdateBlobs";
         let count = blobs.len();
         let len = blobs.iter().map(|blob| blob.bytes.len() as u64).sum();
-        let request = |blob: Blob| api::batch_update_blobs_request::Request {
-            digest: Some(blob.digest),
-            data: Arc::unwrap_or_clone(blob.bytes),
-            ..api::batch_update_blobs_request::Request::default()
+        let compresses = self.abilities()?.compressed_messages;
+        let request = |blob: Blob| {
+            let smaller = compresses.then(|| compressed_if_smaller(&blob.bytes)).flatten();
+            let compressor = if smaller.is_some() { ZSTD } else { 0 };
+            let data = smaller.unwrap_or_else(|| Arc::unwrap_or_clone(blob.bytes));
+            let digest = Some(blob.digest);
+            api::batch_update_blobs_request::Request { digest, data, compressor }
         };
         let request = api::BatchUpdateBlobsRequest {
             instance_name: self.instance(),
@@ -237,11 +320,15 @@ impl Connection {
 
     fn write_in_parts(&self, blob: Blob) -> Result<(), RemoteError> {
         let len = blob.bytes.len() as u64;
-        let name = format!("uploads/{}/blobs/{}/{len}", upload_id(), blob.digest.hash);
+        let compresses = self.abilities()?.compressed_streams;
+        let smaller = compresses.then(|| compressed_if_smaller(&blob.bytes)).flatten();
+        let folder = if smaller.is_some() { "compressed-blobs/zstd" } else { "blobs" };
+        let name = format!("uploads/{}/{folder}/{}/{len}", upload_id(), blob.digest.hash);
         let resource_name = self.resource(&name);
+        let bytes = smaller.map_or(blob.bytes, Arc::new);
+        let sent = bytes.len() as u64;
         let mut client = ByteStreamClient::new(self.transport());
         let committed = self.ask("Write", len, async move {
-            let bytes = blob.bytes;
             let parts = (0..bytes.len()).step_by(PART_BYTES).map(move |written| {
                 let end = bytes.len().min(written + PART_BYTES);
                 WriteRequest {
@@ -257,8 +344,11 @@ impl Connection {
         })?;
         match committed {
             // -1: another client has uploaded it.
-            Some(committed) if committed == -1 || u64::try_from(committed) == Ok(len) => Ok(()),
-            _ => Err(self.wrong("Write", format!("{committed:?} of {len} bytes were taken"))),
+            Some(-1) => Ok(()),
+            Some(committed) if u64::try_from(committed).is_ok_and(|it| it == sent || it == len) => {
+                Ok(())
+            }
+            _ => Err(self.wrong("Write", format!("{committed:?} of {sent} bytes were taken"))),
         }
     }
 }

@@ -145,6 +145,11 @@ impl ResultCache {
         Ok(traces)
     }
 
+    /// Whether there is a trace at `place`.
+    pub fn has(&self, place: Place) -> bool {
+        infos(&self.folder(place)).is_ok_and(|traces| !traces.is_empty())
+    }
+
     /// Reads the trace `info`; `None` if it is gone. A damaged one is removed.
     pub fn read(&self, info: &TraceInfo) -> Option<Trace> {
         let bytes = disk::read_at_most(&info.path, FILE_BYTES_MAX).ok()?;

@@ -250,6 +250,12 @@ impl Trace {
         Duration::from_micros(self.took_us)
     }
 
+    /// Bytes that its calls hand over.
+    pub fn bytes(&self) -> u64 {
+        let spans = self.calls.iter().flat_map(|call| &call.inputs);
+        spans.map(|span| span.bytes.0.len() as u64).sum()
+    }
+
     /// The form in which a cache keeps it: the digest of what follows, which is the trace in the format of postcard.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.to_bytes_with_digest().1

@@ -48,7 +48,8 @@ type Noted = Arc<Mutex<Option<Load>>>;
 pub fn run(args: &ExecArgs) -> Result<u8> {
     let noted = Noted::default();
     let mut report = Report { program: program_of(args), ..Report::default() };
-    let caching = Caching::of_args(&args.results, &args.env, &args.answers.credential, None)?;
+    let caching =
+        Caching::of_args(&args.results, &args.command, &args.env, &args.answers.credential, None)?;
     let results = caching.as_ref().and_then(Caching::results);
     let loaded = note_load(args, &noted, &report.tiers);
     let home = home_with(Some(args.compile), Some(loaded), results)?;

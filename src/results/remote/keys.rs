@@ -10,13 +10,16 @@ use bazel_remote_apis::build::bazel::remote::execution::v2::{
 
 use super::super::action::Place;
 use crate::base::digest::Digest;
-use crate::remote::Blob;
+use crate::remote::{Blob, len_of};
 
 /// The first argument of the commands: the format of traces that they are about.
-const FORMAT: &str = "belljar-results-2";
+const FORMAT: &str = "belljar-results-3";
 
 /// The property of an output file with a signature of it, in the format of minisign.
 const SIGNATURE: &str = "belljar.minisig";
+
+/// Most bytes of a trace that its result has, too, so that one request is enough.
+const INLINE_BYTES_MAX: usize = 16 << 10;
 
 /// Most signatures of a trace. More are not looked at.
 pub const SIGNATURES_MAX: usize = 8;
@@ -48,6 +51,11 @@ impl Key {
         Self::new(&["traces", &place.action.digest().to_string()], place.at.as_bytes())
     }
 
+    /// Under which the list of the traces of runs of `command` is kept.
+    pub fn of_run(command: Digest) -> Self {
+        Self::new(&["run", &command.to_string()], &[])
+    }
+
     /// Under which a result is kept if a process of the module with the digest `module` has a trace.
     pub fn of_module(module: Digest) -> Self {
         Self::new(&["module", &module.to_string()], &[])
@@ -71,7 +79,8 @@ impl Named {
         Some(Self { digest: file.digest?, signatures: signatures.collect() })
     }
 
-    fn to_file(&self) -> OutputFile {
+    /// It as the file `path` of a result.
+    pub fn to_file(&self, path: String) -> OutputFile {
         let property = |signature: &String| NodeProperty {
             name: SIGNATURE.to_owned(),
             value: signature.clone(),
@@ -80,11 +89,16 @@ impl Named {
         let node_properties = (!properties.is_empty())
             .then(|| NodeProperties { properties, ..NodeProperties::default() });
         OutputFile {
-            path: self.digest.hash.clone(),
+            path,
             digest: Some(self.digest.clone()),
             node_properties,
             ..OutputFile::default()
         }
+    }
+
+    /// Its length, in bytes.
+    pub fn len(&self) -> u64 {
+        len_of(&self.digest).unwrap_or(u64::MAX)
     }
 
     /// What its signatures sign. It says what it is, so that nothing else that the same key has signed is taken for it.
@@ -93,10 +107,12 @@ impl Named {
     }
 }
 
-/// The result with these traces.
-pub fn result_of(traces: &[Named]) -> ActionResult {
-    let output_files = traces.iter().map(Named::to_file).collect();
-    ActionResult { output_files, ..ActionResult::default() }
+/// The result with these traces, the first of which has these `bytes`.
+pub fn result_of(traces: &[Named], bytes: &[u8]) -> ActionResult {
+    let file = |named: &Named| named.to_file(named.digest.hash.clone());
+    let output_files = traces.iter().map(file).collect();
+    let stdout_raw = if bytes.len() <= INLINE_BYTES_MAX { bytes.to_vec() } else { Vec::new() };
+    ActionResult { output_files, stdout_raw, ..ActionResult::default() }
 }
 
 #[cfg(test)]
@@ -113,8 +129,8 @@ mod tests {
         assert_eq!(
             [key.action.digest.hash.as_str(), module.action.digest.hash.as_str()],
             [
-                "20307b93d8f7de6cad1870824ce772f4dbcdba62cb9c0403050ff939b723c428",
-                "eccaca5c72df81c9092c771ffc9ac8fad8db81cb7c169948c680cac9884064db"
+                "0455c40d49f24755ba5cd9f485b18e81b76446e02ae4701cb13fd1ceaf785097",
+                "c3012f17f71688c787c776035ad1bb7dfac2ac281eadc0021504a749959e16d6"
             ],
         );
         assert_ne!(Key::of_place(action.after(&[])).action.digest, key.action.digest);

@@ -7,17 +7,20 @@
 //! A server that is slow, gone, full or wrong costs a bounded time and a note, and never a run.
 
 mod keys;
+mod run_list;
 mod server;
+mod tree;
 mod trust;
 mod upload;
 
-use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use self::keys::Named;
+use self::run_list::RunList;
 use self::server::Server;
+use self::tree::{Stored, Tree, trace_at};
 use self::upload::Uploads;
 use super::action::{Action, Place};
 use super::shared::Shared;
@@ -55,6 +58,9 @@ pub struct RemoteConfig {
     pub trusted: Vec<PublicKey>,
     /// Signs what is uploaded. Its public key should be one of `trusted`: what this machine uploads rests on what it takes.
     pub signs_with: Option<Arc<SecretKey>>,
+    /// Tells the command of the run from others: what the last run of it took from the server, or added, is fetched together, which
+    /// saves the time to ask for one after the other. Default: none, and nothing is fetched ahead.
+    pub command: Option<Digest>,
     /// Most time for a request, for what is uploaded when a run has ended, and for all that is asked for beyond what it
     /// saves. Default: 10 s.
     pub timeout: Duration,
@@ -70,6 +76,7 @@ impl RemoteConfig {
             certificates: None,
             trusted: Vec::new(),
             signs_with: None,
+            command: None,
             timeout: Duration::from_secs(10),
         }
     }
@@ -103,7 +110,10 @@ pub struct RemoteStatistics {
 /// Results on a server, which others read and write, too.
 pub struct RemoteCache {
     tree: Arc<Tree>,
+    list: Option<Arc<RunList>>,
     uploads: Option<Uploads>,
+    /// Whether it signs: what others made is not uploaded in its name then.
+    signs: bool,
     address: String,
     timeout: Duration,
     balance: Mutex<Balance>,
@@ -123,20 +133,20 @@ impl RemoteCache {
     /// # Errors
     /// [`RemoteError::Address`]; [`RemoteError::Certificates`].
     pub fn new(config: &RemoteConfig) -> Result<Self, RemoteError> {
-        let tree = Arc::new(Tree {
-            server: Server::new(config)?,
-            remembered: Mutex::default(),
-            statistics: Mutex::default(),
-            failures: AtomicU32::new(0),
-        });
-        let uploads = config.uploads.then(|| Uploads::new(tree.clone()));
+        let tree = Arc::new(Tree::new(Server::new(config)?));
+        let list = config.command.map(|command| Arc::new(RunList::new(command)));
+        let uploads = config.uploads.then(|| Uploads::new(&tree, list.as_ref()));
         let (address, timeout) = (config.address.clone(), config.timeout);
-        Ok(Self { tree, uploads, address, timeout, balance: Mutex::default() })
+        let signs = config.signs_with.is_some();
+        Ok(Self { tree, list, uploads, signs, address, timeout, balance: Mutex::default() })
     }
 
     /// Waits until everything is uploaded, at most for the timeout; returns what the server was used for.
     pub fn finish(&self) -> RemoteStatistics {
         let left = self.uploads.as_ref().map_or(0, |uploads| uploads.finish(self.timeout));
+        if let (Some(list), Some(_)) = (&self.list, &self.uploads) {
+            list.store(&self.tree);
+        }
         let mut statistics = self.tree.statistics().clone();
         statistics.lost += left;
         statistics
@@ -167,17 +177,39 @@ impl RemoteCache {
         found
     }
 
-    fn look_up(&self, action: Action, answers: &[Answer]) -> Option<Trace> {
-        let begins = |trace: &&Trace| trace.answers_shared(answers) == answers.len();
-        if let Some(trace) = self.tree.traces(action.place(answers)).iter().find(begins) {
-            return Some(trace.clone());
+    fn look_up(
+        &self,
+        module: Digest,
+        action: Action,
+        answers: &[Answer],
+        is_here: &dyn Fn(Place) -> bool,
+    ) -> Option<Stored> {
+        let place = action.place(answers);
+        let begins = |trace: &Trace| trace.answers_shared(answers) == answers.len();
+        if let Some(list) = &self.list {
+            list.begin(&self.tree, is_here);
+            let ahead = list.take(place).and_then(|(named, bytes)| {
+                Some(Stored { named, trace: trace_at(place, &bytes)?.into() })
+            });
+            if let Some(ahead) = ahead.filter(|ahead| begins(&ahead.trace)) {
+                return Some(ahead);
+            }
+        }
+        // Asked once, where each process of a module that nobody has run would be asked for.
+        if !self.knows_module(module) {
+            return None;
+        }
+        // If the first one leads nowhere, the other one is needed.
+        self.tree.fetch_both(place, action.start());
+        if let Some(stored) = self.tree.traces(place).iter().find(|it| begins(&it.trace)) {
+            return Some(stored.clone());
         }
         // The way there from the root: at each place the trace that agrees the longest leads on.
         let (mut place, mut agreed) = (action.start(), None);
         loop {
             let traces = self.tree.traces(place);
-            let longest = traces.iter().max_by_key(|trace| trace.answers_shared(answers))?;
-            let shared = longest.answers_shared(answers);
+            let longest = traces.iter().max_by_key(|it| it.trace.answers_shared(answers))?;
+            let shared = longest.trace.answers_shared(answers);
             if shared == answers.len() {
                 return Some(longest.clone());
             }
@@ -188,109 +220,63 @@ impl RemoteCache {
             (place, agreed) = (action.after(&answers[..=shared]), Some(shared));
         }
     }
+
+    fn knows_module(&self, module: Digest) -> bool {
+        self.list.as_ref().is_some_and(|list| list.knows(module)) || self.tree.knows(module)
+    }
+
+    fn note(&self, module: Digest, place: Place, named: Option<Named>) {
+        if let Some(list) = &self.list {
+            list.note(module, place, named);
+        }
+    }
 }
 
 impl Shared for RemoteCache {
-    fn find(&self, action: Action, answers: &[Answer]) -> Option<Trace> {
-        let saving = |found: &Option<Trace>| found.as_ref().map_or(Duration::ZERO, Trace::took);
-        self.balanced(|| self.look_up(action, answers), saving)
+    fn find(
+        &self,
+        module: Digest,
+        action: Action,
+        answers: &[Answer],
+        is_here: &dyn Fn(Place) -> bool,
+    ) -> Option<Arc<Trace>> {
+        let saving =
+            |found: &Option<Stored>| found.as_ref().map_or(Duration::ZERO, |it| it.trace.took());
+        let found = self.balanced(|| self.look_up(module, action, answers, is_here), saving)?;
+        self.note(module, action.place(answers), Some(found.named));
+        Some(found.trace)
     }
 
-    fn knows(&self, module: Digest) -> bool {
-        self.balanced(|| self.tree.knows(module), |_| Duration::ZERO)
-    }
-
-    fn add(&self, module: Digest, trace: &Trace) {
-        if let Some(uploads) = &self.uploads {
-            uploads.add(module, trace);
-        }
-    }
-}
-
-/// The traces of a server, as far as they were asked for.
-struct Tree {
-    server: Server,
-    remembered: Mutex<Remembered>,
-    statistics: Mutex<RemoteStatistics>,
-    failures: AtomicU32,
-}
-
-#[derive(Default)]
-struct Remembered {
-    places: HashMap<Digest, Arc<[Trace]>>,
-    modules: HashMap<Digest, bool>,
-    /// Bytes of `places`.
-    bytes: u64,
-}
-
-impl Tree {
-    fn remembered(&self) -> MutexGuard<'_, Remembered> {
-        // Each entry is right by itself.
-        self.remembered.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn statistics(&self) -> MutexGuard<'_, RemoteStatistics> {
-        // Counts are complete at any time.
-        self.statistics.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Does `request`, unless the server has failed too often; `None` if that fails.
-    fn ask<T>(&self, request: impl FnOnce(&Server) -> Result<T, RemoteError>) -> Option<T> {
-        if self.failures.load(Ordering::Relaxed) >= FAILURES_MAX {
-            return None;
-        }
-        match request(&self.server) {
-            Ok(answer) => Some(answer),
-            Err(error) => {
-                // Waiting once more costs the same again.
-                let is_slow = matches!(error, RemoteError::TimedOut { .. });
-                let failures = if is_slow { FAILURES_MAX } else { 1 };
-                self.failures.fetch_add(failures, Ordering::Relaxed);
-                self.statistics().error.get_or_insert_with(|| error.to_string());
-                None
+    fn knows(&self, module: Digest, is_here: &dyn Fn(Place) -> bool) -> bool {
+        let look_up = || {
+            if let Some(list) = &self.list {
+                list.begin(&self.tree, is_here);
             }
-        }
-    }
-
-    /// The traces at `place`: none, if the server has none or fails.
-    fn traces(&self, place: Place) -> Arc<[Trace]> {
-        if let Some(known) = self.remembered().places.get(&place.at) {
-            return known.clone();
-        }
-        let is_of_action = |trace: &Trace| trace.action == place.action.digest();
-        let fetch = |server: &Server| {
-            let mut bytes = 0;
-            let mut traces = Vec::new();
-            let (blobs, untrusted) = server.traces(place)?;
-            for blob in blobs {
-                bytes += blob.len() as u64;
-                traces.extend(Trace::from_bytes(&blob).filter(is_of_action));
-            }
-            self.statistics().untrusted += untrusted;
-            Ok((traces, bytes))
+            self.knows_module(module)
         };
-        let (traces, bytes) = self.ask(fetch).unwrap_or_default();
-        self.remember(place, traces.into(), bytes)
+        self.balanced(look_up, |_| Duration::ZERO)
     }
 
-    /// Remembers that the traces at `place`, of so many `bytes`, are `traces`.
-    fn remember(&self, place: Place, traces: Arc<[Trace]>, bytes: u64) -> Arc<[Trace]> {
-        let mut remembered = self.remembered();
-        remembered.bytes += bytes;
-        if remembered.bytes > REMEMBERED_BYTES_MAX {
-            remembered.places.clear();
-            remembered.bytes = bytes;
+    fn add(&self, module: Digest, place: Place, trace: &Trace) {
+        if let Some(uploads) = &self.uploads {
+            if let Some(list) = &self.list {
+                list.note_added(place);
+            }
+            uploads.add(module, place, trace);
         }
-        remembered.places.insert(place.at, traces.clone());
-        traces
     }
 
-    fn knows(&self, module: Digest) -> bool {
-        if let Some(known) = self.remembered().modules.get(&module) {
-            return *known;
+    fn note_use(&self, module: Digest, place: Place) {
+        self.note(module, place, None);
+    }
+
+    fn lacking(&self) -> Vec<(Digest, Place)> {
+        match &self.list {
+            Some(list) if self.uploads.is_some() && !self.signs => {
+                list.ask(&self.tree);
+                list.unlisted()
+            }
+            _ => Vec::new(),
         }
-        let known = self.ask(|server| server.knows(module)).unwrap_or(false);
-        self.remembered().modules.insert(module, known);
-        known
     }
 }

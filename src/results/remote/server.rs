@@ -1,10 +1,14 @@
 //! The traces that a server keeps.
 
+use std::collections::HashSet;
+
 use bazel_remote_apis::build::bazel::remote::execution::v2::{
     ActionResult, Digest as RemoteDigest,
 };
+use prost::Message as _;
 
 use super::keys::{Key, Named, SIGNATURES_MAX, result_of};
+use super::run_list::Listed;
 use super::trust::Trust;
 use super::{REMOTE_TRACE_BYTES_MAX, RemoteConfig, TRACES_MAX};
 use crate::base::digest::Digest;
@@ -13,6 +17,12 @@ use crate::results::action::Place;
 
 /// Most files of a result that are looked at. More than [`TRACES_MAX`] are there only if others do not keep to that.
 const FILES_MAX: usize = 64;
+
+/// Most traces of a list that are looked at, or stored.
+const LISTED_MAX: usize = 10_000;
+
+/// Largest list, in bytes: clients of gRPC take answers of at most 4 MiB.
+const LIST_BYTES_MAX: usize = 3 << 20;
 
 /// A server with traces.
 pub struct Server {
@@ -25,22 +35,65 @@ impl Server {
         Ok(Self { connection: Connection::new(&config.server())?, trust: Trust::of(config) })
     }
 
-    /// The bytes of the traces at `place` that are trusted, and how many are not. One that the server has lost is none.
-    pub fn traces(&self, place: Place) -> Result<(Vec<Vec<u8>>, u64), RemoteError> {
-        let Some(result) = self.result(&Key::of_place(place))? else {
+    /// The traces at `place` that are trusted, with their bytes, and how many are not. One that the server has lost is none.
+    pub fn traces(&self, place: Place) -> Result<(Vec<(Named, Vec<u8>)>, u64), RemoteError> {
+        let Some(mut result) = self.result(&Key::of_place(place))? else {
             return Ok(Default::default());
         };
+        let inline = Blob::new(std::mem::take(&mut result.stdout_raw));
         let (trusted, untrusted) = self.named(result)?;
         let mut traces = Vec::new();
         let mut bytes_left = REMOTE_TRACE_BYTES_MAX;
-        for Named { digest, .. } in trusted {
-            match bytes_left.checked_sub(u64::try_from(digest.size_bytes).unwrap_or(u64::MAX)) {
+        for named in trusted {
+            match bytes_left.checked_sub(u64::try_from(named.digest.size_bytes).unwrap_or(u64::MAX))
+            {
                 Some(left) => bytes_left = left,
                 None => break,
             }
-            traces.extend(self.connection.read(&digest)?);
+            let bytes = if named.digest == inline.digest {
+                Some(inline.bytes.to_vec())
+            } else {
+                self.connection.read(&named.digest)?
+            };
+            traces.extend(bytes.map(|bytes| (named, bytes)));
         }
         Ok((traces, untrusted.len() as u64))
+    }
+
+    /// The traces of earlier runs of the command with the digest `command` that are trusted.
+    pub fn run_list(&self, command: Digest) -> Result<Vec<Listed>, RemoteError> {
+        let result = self.result(&Key::of_run(command))?.unwrap_or_default();
+        let listed = result.output_files.into_iter().take(LISTED_MAX).filter_map(Listed::of_file);
+        let is_taken = |listed: &Listed| {
+            is_digest(&listed.named.digest, REMOTE_TRACE_BYTES_MAX)
+                && self.trust.accepts(&listed.named)
+        };
+        Ok(listed.filter(is_taken).collect())
+    }
+
+    /// Stores `listed` as the traces of runs of the command with the digest `command`; what the server has lost is left out.
+    pub fn put_run_list(
+        &self,
+        command: Digest,
+        mut listed: Vec<Listed>,
+    ) -> Result<(), RemoteError> {
+        let digests: Vec<_> = listed.iter().map(|listed| listed.named.digest.clone()).collect();
+        let lost: HashSet<_> =
+            self.connection.missing(&digests)?.into_iter().map(|lost| lost.hash).collect();
+        listed.retain(|listed| !lost.contains(&listed.named.digest.hash));
+        let mut bytes = 0;
+        let files = listed.iter().map(Listed::to_file).take(LISTED_MAX).take_while(|file| {
+            bytes += file.encoded_len();
+            bytes <= LIST_BYTES_MAX
+        });
+        let result = ActionResult { output_files: files.collect(), ..ActionResult::default() };
+        self.put(Key::of_run(command), Vec::new(), result)
+    }
+
+    /// The contents of the traces `named`, in their order; `None` for those that the server has lost.
+    pub fn contents(&self, named: &[Named]) -> Result<Vec<Option<Vec<u8>>>, RemoteError> {
+        let digests: Vec<_> = named.iter().map(|named| named.digest.clone()).collect();
+        self.connection.read_many(&digests)
     }
 
     /// The first files of `result`, each once: those that are trusted, and the others.
@@ -69,7 +122,7 @@ impl Server {
     }
 
     /// Adds the trace with `bytes` to those at `place`.
-    pub fn add(&self, place: Place, bytes: Vec<u8>) -> Result<(), RemoteError> {
+    pub fn add(&self, place: Place, bytes: Vec<u8>) -> Result<Named, RemoteError> {
         let key = Key::of_place(place);
         let trace = Blob::new(bytes);
         let mut traces = vec![Named { digest: trace.digest.clone(), signatures: Vec::new() }];
@@ -97,7 +150,9 @@ impl Server {
             traces[0].signatures.insert(0, signature);
             traces[0].signatures.truncate(SIGNATURES_MAX);
         }
-        self.put(key, vec![trace], result_of(&traces))
+        let result = result_of(&traces, &trace.bytes);
+        self.put(key, vec![trace], result)?;
+        Ok(traces.swap_remove(0))
     }
 
     /// Notes that a process of the module with the digest `module` has a trace.
@@ -105,7 +160,8 @@ impl Server {
         // Servers may take a result without anything for one that they have lost.
         let marker = Blob::new(b"belljar\n".to_vec());
         let named = Named { digest: marker.digest.clone(), signatures: Vec::new() };
-        self.put(Key::of_module(module), vec![marker], result_of(&[named]))
+        let result = result_of(&[named], &marker.bytes);
+        self.put(Key::of_module(module), vec![marker], result)
     }
 
     fn result(&self, key: &Key) -> Result<Option<ActionResult>, RemoteError> {

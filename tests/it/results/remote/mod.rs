@@ -114,6 +114,91 @@ fn large_results_are_shared() {
     large_results_are_shared_over(&Server::start(Fault::None).address);
 }
 
+#[test]
+fn results_of_a_command_are_asked_for_together() {
+    let server = Server::start(Fault::None);
+    let first = Machine::new();
+    assert_eq!(first.build(&server.address, &["--remote-upload"]).0, [0, 21, 0, 21]);
+    let before = server.requests();
+    assert_eq!(Machine::new().build(&server.address, &[]).0, [21, 0, 21, 0]);
+    let requests = server.requests() - before;
+    assert!(requests <= 3, "{requests} requests for 21 traces");
+
+    // Of what is here already, nothing is fetched; what the last run did not need is still on the list.
+    let before = server.requests();
+    assert_eq!(first.build(&server.address, &[]).0, [21, 0, 0, 0]);
+    assert_eq!(server.requests(), before, "all is known here");
+    first.0.write(
+        "in/7",
+        "another text
+",
+    );
+    assert_eq!(first.build(&server.address, &["--remote-upload"]).0, [18, 3, 0, 3]);
+    let (old, new) = (Machine::new(), Machine::new());
+    new.0.write(
+        "in/7",
+        "another text
+",
+    );
+    // With the new text, `cat` leaves the trace that it had with the old one.
+    for (machine, fetched) in [(&new, 22), (&old, 21)] {
+        let before = server.requests();
+        assert_eq!(machine.build(&server.address, &[]).0, [21, 0, fetched, 0]);
+        let requests = server.requests() - before;
+        assert!(requests <= 3, "{requests} requests for 21 traces");
+    }
+}
+
+/// The first build with a server on a machine that has built before, and one with a server that was emptied.
+#[test]
+fn results_that_are_known_here_are_uploaded_if_the_server_lacks_them() {
+    let server = Server::start(Fault::None);
+    let (first, second) = (Machine::new(), Machine::new());
+    let args = ["--mtimes=content", "--apply", "build.sh"];
+    assert_eq!(first.0.counts("sh", &args).1, 21);
+    assert_eq!(first.build(&server.address, &["--remote-upload"]).0, [21, 0, 0, 21]);
+    assert_eq!(second.build(&server.address, &[]).0, [21, 0, 21, 0]);
+    assert_eq!(first.build(&server.address, &["--remote-upload"]).0, [21, 0, 0, 0]);
+    server.forget_results();
+    assert_eq!(first.build(&server.address, &["--remote-upload"]).0, [21, 0, 0, 21]);
+    assert_eq!(Machine::new().build(&server.address, &[]).0, [21, 0, 21, 0]);
+
+    // Not in the name of a key: where they come from is not known any more.
+    let made = first.0.belljar(&["keys", "generate", "--no-password", "../key"]);
+    assert_eq!(made.status.code(), Some(0), "{}", stderr(&made));
+    server.forget_results();
+    let sign = ["--remote-upload", "--remote-sign=../key"];
+    assert_eq!(first.build(&server.address, &sign).0, [21, 0, 0, 0]);
+
+    // And none with a secret.
+    first.0.write("key", "password=correct-horse-battery\n");
+    let secret = "--env=API_KEY=correct-horse-battery";
+    let keep = ["--mtimes=content", "--cache-secrets", secret, "cat", "key"];
+    assert_eq!(first.0.counts("run", &keep).1, 1);
+    let args = ["run", "--remote-upload", "--cache-secrets", secret, "cat", "key"];
+    let (report, _, said) = first.run(&server.address, &args);
+    let results = &report["results"];
+    assert_eq!(
+        (&results["hits"], &results["remote"]["uploaded"]),
+        (&1.into(), &0.into()),
+        "{said}"
+    );
+    assert!(!server.holds(b"correct-horse"));
+}
+
+#[test]
+fn contents_are_compressed_where_the_server_can() {
+    let plain = Server::start(Fault::None);
+    let server = plain.compressing();
+    shared_over(&server.address);
+    large_results_are_shared_over(&server.address);
+    assert!(server.compressed() > 0);
+    // What one has taken compressed, the other one has, too.
+    let before = server.compressed();
+    assert_eq!(Machine::new().build(&plain.address, &[]).0, [21, 0, 21, 0]);
+    assert_eq!(server.compressed(), before);
+}
+
 /// A machine that had results of its own before it used the server has another first trace than that.
 #[test]
 fn results_are_found_though_machines_had_others_first() {

@@ -1,6 +1,7 @@
 //! A server of the Remote Execution API in this process, which can be wrong in a chosen way.
 
 use std::collections::HashMap;
+use std::io::Read as _;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,6 +12,8 @@ use bazel_remote_apis::google::bytestream as bytes;
 use bazel_remote_apis::google::rpc;
 use belljar::results::Trace;
 use futures_util::{Stream, StreamExt, stream};
+use ruzstd::decoding::StreamingDecoder;
+use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use sha2::{Digest, Sha256};
 use tonic::transport::Server as Transport;
 use tonic::transport::server::TcpIncoming;
@@ -55,9 +58,13 @@ type Stored = Mutex<HashMap<String, Vec<u8>>>;
 #[derive(Clone)]
 struct Services {
     fault: Fault,
+    /// It takes and gives contents in the format of Zstandard, too.
+    compresses: bool,
     contents: Arc<Stored>,
     results: Arc<Mutex<HashMap<String, api::ActionResult>>>,
     requests: Arc<AtomicU64>,
+    /// Contents that came or went in that format.
+    compressed: Arc<AtomicU64>,
     headers: Arc<Mutex<Vec<String>>>,
 }
 
@@ -72,11 +79,28 @@ impl Server {
     pub fn start(fault: Fault) -> Self {
         Self::with(Services {
             fault,
+            compresses: false,
             contents: Arc::default(),
             results: Arc::default(),
             requests: Arc::default(),
+            compressed: Arc::default(),
             headers: Arc::default(),
         })
+    }
+
+    /// A right one with the contents of `self`, which compresses.
+    pub fn compressing(&self) -> Self {
+        Self::with(Services { compresses: true, ..self.services.clone() })
+    }
+
+    /// Contents that came or went compressed.
+    pub fn compressed(&self) -> u64 {
+        self.services.compressed.load(Ordering::Relaxed)
+    }
+
+    /// Forgets all results, and keeps the contents.
+    pub fn forget_results(&self) {
+        self.services.results.lock().unwrap().clear();
     }
 
     /// A server with the contents of `self` that is wrong in another way.
@@ -133,8 +157,13 @@ impl Server {
 
     /// Whether something that it has holds `text`.
     pub fn holds(&self, text: &[u8]) -> bool {
+        let has = |bytes: &[u8]| bytes.windows(text.len()).any(|window| window == text);
         let contents = self.services.contents.lock().unwrap();
-        contents.values().any(|bytes| bytes.windows(text.len()).any(|window| window == text))
+        let results = self.services.results.lock().unwrap();
+        let inline = results.values().map(|result| &result.stdout_raw);
+        // As they are kept, and what is in them.
+        let mut all = contents.values().chain(inline);
+        all.any(|bytes| has(bytes) || decompressed(bytes).is_some_and(|bytes| has(&bytes)))
     }
 
     /// The values of the header `authorization` that it got.
@@ -187,7 +216,8 @@ impl Services {
     /// The digest of a trace like the one with `digest`, of a process that wrote lies.
     fn lie(&self, digest: &str) -> api::Digest {
         let mut contents = self.contents.lock().unwrap();
-        let Some(mut trace) = Trace::from_bytes(&contents[digest]) else {
+        let trace = decompressed(&contents[digest]).and_then(|bytes| Trace::from_bytes(&bytes));
+        let Some(mut trace) = trace else {
             // The marker of a module.
             return digest_of(&contents[digest]);
         };
@@ -199,12 +229,26 @@ impl Services {
                 }
             }
         }
-        let bytes = trace.to_bytes();
+        let bytes = compressed(&trace.to_bytes());
         let made_up = digest_of(&bytes);
         contents.insert(made_up.hash.clone(), bytes);
         made_up
     }
 }
+
+/// `bytes` as a server keeps a trace.
+fn compressed(bytes: &[u8]) -> Vec<u8> {
+    compress_to_vec(bytes, CompressionLevel::Fastest)
+}
+
+fn decompressed(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut all = Vec::new();
+    StreamingDecoder::new(bytes).ok()?.read_to_end(&mut all).ok()?;
+    Some(all)
+}
+
+/// The number of Zstandard among the compressors of the protocol.
+const ZSTD: i32 = api::compressor::Value::Zstd as i32;
 
 const GARBAGE: &[u8] = &[0xff; 5000];
 
@@ -231,6 +275,12 @@ impl api::capabilities_server::Capabilities for Services {
             action_cache_update_capabilities: Some(api::ActionCacheUpdateCapabilities {
                 update_enabled: self.fault != Fault::ReadOnly,
             }),
+            supported_compressors: if self.compresses { vec![ZSTD] } else { Vec::new() },
+            supported_batch_update_compressors: if self.compresses {
+                vec![ZSTD]
+            } else {
+                Vec::new()
+            },
             ..api::CacheCapabilities::default()
         };
         let cache_capabilities = (self.fault != Fault::NoCache).then_some(cache);
@@ -255,6 +305,9 @@ impl api::action_cache_server::ActionCache for Services {
             _ => results.get(&digest),
         };
         let mut found = found.cloned().ok_or_else(|| Status::not_found("no such action"))?;
+        if let (Fault::Contents, Some(last)) = (self.fault, found.stdout_raw.last_mut()) {
+            *last ^= 1;
+        }
         for file in &mut found.output_files {
             let digest = file.digest.as_mut().unwrap();
             match self.fault {
@@ -307,7 +360,12 @@ impl api::content_addressable_storage_server::ContentAddressableStorage for Serv
         request: Request<api::BatchUpdateBlobsRequest>,
     ) -> Result<Response<api::BatchUpdateBlobsResponse>, Status> {
         let mut responses = Vec::new();
-        for blob in request.into_inner().requests {
+        for mut blob in request.into_inner().requests {
+            if blob.compressor == ZSTD {
+                assert!(self.compresses);
+                self.compressed.fetch_add(1, Ordering::Relaxed);
+                blob.data = decompressed(&blob.data).unwrap();
+            }
             let digest = blob.digest.unwrap();
             let is_right = digest.hash == hash(&blob.data);
             let code = match self.fault {
@@ -332,17 +390,23 @@ impl api::content_addressable_storage_server::ContentAddressableStorage for Serv
         request: Request<api::BatchReadBlobsRequest>,
     ) -> Result<Response<api::BatchReadBlobsResponse>, Status> {
         self.asked(&request).await?;
+        let request = request.into_inner();
+        let compresses = request.acceptable_compressors.contains(&ZSTD);
         let answer = |digest: api::Digest| {
             let found = self.read(&digest.hash);
             let code = if found.is_some() { tonic::Code::Ok } else { tonic::Code::NotFound };
-            api::batch_read_blobs_response::Response {
-                digest: Some(digest),
-                data: found.unwrap_or_default(),
-                status: Some(status(code)),
-                ..api::batch_read_blobs_response::Response::default()
-            }
+            let data = found.unwrap_or_default();
+            let (data, compressor) = if compresses {
+                self.compressed.fetch_add(1, Ordering::Relaxed);
+                (compressed(&data), ZSTD)
+            } else {
+                (data, 0)
+            };
+            let (digest, status) = (Some(digest), Some(status(code)));
+            api::batch_read_blobs_response::Response { digest, data, compressor, status }
         };
-        let responses = request.into_inner().digests.into_iter().map(answer).collect();
+        // In another order than they were asked for, as the API allows.
+        let responses = request.digests.into_iter().rev().map(answer).collect();
         Ok(Response::new(api::BatchReadBlobsResponse { responses }))
     }
 
@@ -393,7 +457,13 @@ impl bytes::byte_stream_server::ByteStream for Services {
         self.asked(&request).await?;
         let name = request.into_inner().resource_name;
         let digest = name.split('/').rev().nth(1).unwrap_or_default();
-        let found = self.read(digest).ok_or_else(|| Status::not_found("no such contents"))?;
+        let mut found = self.read(digest).ok_or_else(|| Status::not_found("no such contents"))?;
+        if name.contains("compressed-blobs/zstd/") {
+            self.compressed.fetch_add(1, Ordering::Relaxed);
+            // In two frames, as a server may send them.
+            let (one, other) = found.split_at(found.len() / 2);
+            found = [compressed(one), compressed(other)].concat();
+        }
         let parts: Vec<_> = found.chunks(1 << 20).map(<[u8]>::to_vec).collect();
         let parts = stream::iter(parts).map(|data| Ok(bytes::ReadResponse { data }));
         Ok(Response::new(Box::pin(parts)))
@@ -412,10 +482,15 @@ impl bytes::byte_stream_server::ByteStream for Services {
             data.extend(part.data);
         }
         let digest = name.split('/').rev().nth(1).unwrap_or_default().to_owned();
+        let committed_size = i64::try_from(data.len()).unwrap();
+        if name.contains("compressed-blobs/zstd/") {
+            assert!(self.compresses);
+            self.compressed.fetch_add(1, Ordering::Relaxed);
+            data = decompressed(&data).unwrap();
+        }
         if digest != hash(&data) {
             return Err(Status::invalid_argument("other contents"));
         }
-        let committed_size = i64::try_from(data.len()).unwrap();
         self.contents.lock().unwrap().insert(digest, data);
         Ok(Response::new(bytes::WriteResponse { committed_size }))
     }
