@@ -1,15 +1,17 @@
 //! What an action changed, made again here.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bazel_remote_apis::build::bazel::remote::execution::v2 as api;
 
 use super::ActionError;
+use super::beside::TimesOf;
 use super::error::fetch;
 use super::input_root::{DIRECTORY_BYTES_MAX, Directory, Node};
+use super::moves::Moves;
 use crate::base::errno::Errno;
-use crate::kernel::vfs::{FileType, Follow, Overlay};
+use crate::kernel::vfs::{FileType, Follow, Overlay, SetTime};
 use crate::remote::{Connection, is_digest};
 
 /// Most files, directories and links that a result may bring along. Few directories that contain each other can have more
@@ -53,12 +55,36 @@ impl<'a> Trees<'a> {
     }
 }
 
+impl Trees<'_> {
+    /// What the directory with the digest `root` has at `path`.
+    ///
+    /// # Errors
+    /// [`ActionError`]: a directory is malformed, or not there.
+    pub fn find(&mut self, root: &api::Digest, path: &str) -> Result<Option<Node>, ActionError> {
+        let mut node = Node::Directory(root.clone());
+        for name in path.split('/') {
+            let Node::Directory(digest) = &node else { return Ok(None) };
+            match self.get(digest)?.0.get(name) {
+                Some(inner) => node = inner.clone(),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(node))
+    }
+}
+
 /// Changes in a directory of the namespace.
 pub struct Changes<'a, 't> {
     pub vfs: &'a mut Overlay,
     pub trees: &'a mut Trees<'t>,
     /// The time of the changes.
     pub now: u64,
+    /// When files were written, by their absolute paths, where that is known.
+    pub written: HashMap<String, u64>,
+    /// The absolute paths of files that were written.
+    pub made: HashSet<String>,
+    /// Whether contents are fetched. Without them, a file that changed holds a text that names its new content.
+    pub fetches: bool,
 }
 
 /// A directory that the action changed; without `before`, it is new.
@@ -69,7 +95,8 @@ struct Changed {
 }
 
 impl Changes<'_, '_> {
-    /// Makes the directory at the absolute path `path`, which has the digest `before`, the one with the digest `after`.
+    /// Makes the directory at the absolute path `path`, which has the digest `before`, the one with the digest `after`, which it has
+    /// after the `moves`.
     ///
     /// # Errors
     /// [`ActionError`]: the result is malformed, its contents are not there, or the namespace does not take a change.
@@ -78,12 +105,13 @@ impl Changes<'_, '_> {
         path: &str,
         before: api::Digest,
         after: api::Digest,
+        mut moves: Moves,
     ) -> Result<(), ActionError> {
         // A list, because recursion could overflow the stack.
-        let mut made = 0;
+        let (mut made, mut written) = (0, Vec::new());
         let mut changed = vec![Changed { path: path.to_owned(), before: Some(before), after }];
         while let Some(Changed { path, before, after }) = changed.pop() {
-            if before.as_ref() == Some(&after) {
+            if before.as_ref() == Some(&after) && !moves.reach_into(&path) {
                 continue;
             }
             let old = match &before {
@@ -94,15 +122,28 @@ impl Changes<'_, '_> {
             let failed =
                 |name: &str, errno| ActionError::Output { path: format!("{path}/{name}"), errno };
             for (name, node) in &old.0 {
+                let at = format!("{path}/{name}");
                 let is_same_type = |other: &Node| other.file_type() == node.file_type();
-                if !new.0.get(name).is_some_and(is_same_type) {
-                    self.remove(&format!("{path}/{name}")).map_err(|errno| failed(name, errno))?;
+                if !moves.is_away(&at) && !new.0.get(name).is_some_and(is_same_type) {
+                    self.remove(&at).map_err(|errno| failed(name, errno))?;
                 }
             }
             for (name, node) in &new.0 {
                 let at = format!("{path}/{name}");
-                let old = old.0.get(name).filter(|old| old.file_type() == node.file_type());
-                if old == Some(node) {
+                let is_old = |old: &&Node| old.file_type() == node.file_type();
+                let mut old = old.0.get(name).filter(|old| is_old(old) && !moves.is_away(&at));
+                let moved = moves.take(&at, node);
+                if let Some((held, was)) = &moved {
+                    if old.is_some() {
+                        self.remove(&at).map_err(|errno| failed(name, errno))?;
+                    }
+                    let base = self.vfs.host_base();
+                    let renamed = self.vfs.rename((base, &held[1..]), (base, &at[1..]), self.now);
+                    renamed.map_err(|errno| failed(name, errno))?;
+                    old = Some(was);
+                }
+                let reached = matches!(node, Node::Directory(_)) && moves.reach_into(&at);
+                if old == Some(node) && !reached {
                     continue;
                 }
                 made += 1;
@@ -122,12 +163,35 @@ impl Changes<'_, '_> {
                     }
                     changed.push(Changed { path: at, before, after: after.clone() });
                 } else {
-                    let content = self.content(old, node, &at)?;
-                    self.write(&at, old, node, content).map_err(|errno| failed(name, errno))?;
+                    let when = self.written.get(&at).copied().unwrap_or(self.now);
+                    written.push((when, at, old.cloned(), node.clone()));
                 }
             }
         }
+        // What is written later is later, also here.
+        written.sort_by_key(|(when, ..)| *when);
+        for (when, at, old, node) in written {
+            let content = self.content(old.as_ref(), &node, &at)?;
+            self.write(&at, old.as_ref(), &node, content, when)
+                .map_err(|errno| ActionError::Output { path: at, errno })?;
+        }
+        if let Some(holder) = moves.finish() {
+            let failed = |errno| ActionError::Output { path: holder.clone(), errno };
+            self.remove(&holder).map_err(failed)?;
+        }
         Ok(())
+    }
+
+    /// Gives the file at the absolute path `path` the `times`, if it is there.
+    pub fn set_times(&mut self, path: &str, times: &TimesOf) {
+        if !times.was_set && self.made.contains(path) {
+            return;
+        }
+        let (accessed, modified) = (SetTime::At(times.accessed_ns), SetTime::At(times.modified_ns));
+        let base = self.vfs.host_base();
+        // Of what is not there, nothing is told.
+        let (follow, now) = (Follow::No, times.changed_ns);
+        let _ = self.vfs.set_times_at(base, &path[1..], follow, accessed, modified, now);
     }
 
     /// The bytes of `node`, if they are others than those of `old`.
@@ -141,6 +205,11 @@ impl Changes<'_, '_> {
         if matches!(old, Some(Node::File { digest: before, .. }) if before == digest) {
             return Ok(None);
         }
+        if !self.fetches {
+            // The old file holds this only if somebody has written it there for that.
+            let name = format!("the content {} of {} bytes", digest.hash, digest.size_bytes);
+            return Ok(Some(name.into_bytes()));
+        }
         fetch(self.trees.server, digest, || format!("the output {path:?}")).map(Some)
     }
 
@@ -150,22 +219,18 @@ impl Changes<'_, '_> {
         old: Option<&Node>,
         node: &Node,
         content: Option<Vec<u8>>,
+        now: u64,
     ) -> Result<(), Errno> {
         let base = self.vfs.host_base();
         match node {
             Node::File { executable, .. } => {
                 if let Some(bytes) = content {
-                    self.vfs.write(path, &bytes, self.now)?;
+                    self.vfs.write(path, &bytes, now)?;
+                    self.made.insert(path.to_owned());
                 }
-                let was = matches!(old, Some(Node::File { executable: true, .. }));
-                if old.is_none() || was != *executable {
-                    self.vfs.set_executable_at(
-                        base,
-                        &path[1..],
-                        Follow::No,
-                        *executable,
-                        self.now,
-                    )?;
+                let is_executable = self.vfs.is_executable_at(base, &path[1..], Follow::No)?;
+                if is_executable != *executable {
+                    self.vfs.set_executable_at(base, &path[1..], Follow::No, *executable, now)?;
                 }
                 Ok(())
             }

@@ -5,11 +5,14 @@
 //! A run that a cluster executes is such an action, with a machine in it ([`spec`]): what it reads is uploaded
 //! ([`request`]), and what it changed is made again here ([`changes`]).
 
+mod beside;
 mod changes;
 mod duration;
 mod ended;
 mod error;
 mod input_root;
+mod known_inputs;
+mod moves;
 mod outputs;
 mod request;
 mod run_end;

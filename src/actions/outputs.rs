@@ -8,6 +8,7 @@ use prost::Message as _;
 
 use super::ActionError;
 use super::input_root::{InputRoot, Node};
+use super::known_inputs::{KnownInputs, state_of};
 use crate::base::errno::Errno;
 use crate::kernel::vfs::{
     Base, DiffEntry, FileType, Follow, Listed, Listing, Mount, Overlay, VPath, beneath,
@@ -16,6 +17,9 @@ use crate::remote::{BESIDE_BYTES, Blob, Connection, again};
 
 /// Bytes of contents that wait to be uploaded together.
 const WAITING_BYTES_MAX: u64 = 32 << 20;
+
+/// Most files that wait to be asked for at the server.
+const UNREAD_MAX: usize = 20_000;
 
 /// Most bytes of an output stream that are part of the result itself.
 const INLINE_BYTES_MAX: usize = 1 << 10;
@@ -56,6 +60,10 @@ pub struct Outputs<'a> {
     has_odd_inputs: bool,
     /// The directories that were uploaded by themselves, by their digests.
     uploaded: HashMap<String, api::Directory>,
+    /// Digests of files that were read before.
+    known: Option<KnownInputs>,
+    /// Files that were not read, because their digests are known, and their paths.
+    unread: Vec<(api::Digest, String)>,
 }
 
 impl<'a> Outputs<'a> {
@@ -95,7 +103,15 @@ impl<'a> Outputs<'a> {
             reused,
             has_odd_inputs: false,
             uploaded,
+            known: None,
+            unread: Vec::new(),
         })
+    }
+
+    /// Files whose digests are `known` are read only if the server lacks them.
+    pub fn with_known(mut self, known: Option<KnownInputs>) -> Self {
+        self.known = known;
+        self
     }
 
     /// Uploads what is at the absolute path `full`, and notes it in `result` as the output `path`.
@@ -188,6 +204,30 @@ impl<'a> Outputs<'a> {
     }
 
     fn flush(&mut self) -> Result<(), ActionError> {
+        let unread = std::mem::take(&mut self.unread);
+        let digests: Vec<_> = unread.iter().map(|(digest, _)| digest.clone()).collect();
+        let missing = again(|| self.server.missing(&digests))?;
+        let mut missing: HashSet<String> = missing.into_iter().map(|digest| digest.hash).collect();
+        for (digest, real) in unread {
+            if !missing.remove(&digest.hash) {
+                continue;
+            }
+            let failed = |errno| ActionError::Output { path: real.clone(), errno };
+            let blob = Blob::new(self.vfs.read(&real).map_err(failed)?);
+            if blob.digest != digest {
+                let message = format!("{real} changed while it was uploaded; run it again");
+                return Err(ActionError::Machine(message));
+            }
+            self.waiting_bytes += blob.bytes.len() as u64 + BESIDE_BYTES;
+            self.waiting.push(blob);
+            if self.waiting_bytes > WAITING_BYTES_MAX {
+                self.write()?;
+            }
+        }
+        self.write()
+    }
+
+    fn write(&mut self) -> Result<(), ActionError> {
         self.waiting_bytes = 0;
         if self.waiting.is_empty() {
             return Ok(());
@@ -202,6 +242,7 @@ impl<'a> Outputs<'a> {
     /// [`ActionError::Remote`].
     pub fn finish(mut self) -> Result<HashMap<String, api::Directory>, ActionError> {
         self.flush()?;
+        self.known.into_iter().for_each(KnownInputs::save);
         let reused: Vec<_> = std::mem::take(&mut self.reused).into_values().collect();
         let lost = again(|| self.server.missing(&reused))?;
         // Of no bytes, servers need not know.
@@ -234,8 +275,23 @@ impl<'a> Outputs<'a> {
         }
         let executable = self.vfs.is_executable_at(self.base(), &real[1..], Follow::No);
         let executable = executable.map_err(failed)?;
-        let bytes = self.vfs.read(real).map_err(failed)?;
-        Ok((self.upload(bytes)?, executable))
+        let state = self.known.as_ref().and_then(|_| state_of(self.vfs, real));
+        if let (Some(known), Some(state)) = (&mut self.known, state)
+            && let Some(digest) = known.get(real, state)
+        {
+            if self.sent.insert(digest.hash.clone()) {
+                self.unread.push((digest.clone(), real.to_owned()));
+            }
+            if self.unread.len() >= UNREAD_MAX {
+                self.flush()?;
+            }
+            return Ok((digest, executable));
+        }
+        let blob = Blob::new(self.vfs.read(real).map_err(failed)?);
+        if let (Some(known), Some(state)) = (&mut self.known, state) {
+            known.put(self.vfs, real, state, &blob.digest);
+        }
+        Ok((self.upload_blob(blob)?, executable))
     }
 
     /// The inputs of which the absolute path `real` is one, and its path there.

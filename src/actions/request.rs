@@ -1,5 +1,7 @@
 //! A run that a cluster executes.
 
+use std::collections::HashSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bazel_remote_apis::build::bazel::remote::execution::v2 as api;
@@ -9,6 +11,8 @@ use super::ActionError;
 use super::changes::{Changes, Trees};
 use super::duration::{from_proto, to_proto};
 use super::error::fetch;
+use super::known_inputs::KnownInputs;
+use super::moves::Moves;
 use super::outputs::{Forms, Outputs};
 use super::run_end::{END, END_BYTES_MAX, RunEnd};
 use super::spec::{FILE, MOUNTS, PROGRAM, STDIN, Spec, WORDS};
@@ -51,6 +55,10 @@ pub struct Request {
     pub stdin: Option<Vec<u8>>,
     /// Whether it is executed although its result is known.
     pub anew: bool,
+    /// Whether the contents of what it changed are needed, or only what that is.
+    pub needs_contents: bool,
+    /// A directory that keeps digests of files, which are not read again as long as they have not changed.
+    pub digests: Option<PathBuf>,
 }
 
 /// What a run did elsewhere. Its changes are made in the machine.
@@ -121,8 +129,20 @@ impl Request {
             let after = output.and_then(|output| output.root_directory_digest.clone());
             let after = after.ok_or_else(|| lacks(&path))?;
             let now = machine.now_ns();
-            let mut changes = Changes { vfs: machine.vfs_mut(), trees: &mut trees, now };
-            changes.make(&mount.path, before, after)?;
+            let of_mount = |of: usize| of == number;
+            let times = end.beside.times.iter().filter(|times| of_mount(times.mount));
+            let times: Vec<_> =
+                times.map(|it| (format!("{}/{}", mount.path, it.path), it)).collect();
+            let written = times.iter().filter(|(_, it)| !it.was_set);
+            let written = written.map(|(path, it)| (path.clone(), it.modified_ns)).collect();
+            let (vfs, trees) = (machine.vfs_mut(), &mut trees);
+            let moved = end.beside.moved.iter().filter(|it| of_mount(it.mount)).cloned();
+            let moves = Moves::begin(vfs, trees, (&mount.path, &before, &after), moved, now)?;
+            let fetches = self.needs_contents;
+            let made = HashSet::new();
+            let mut changes = Changes { vfs, trees, now, written, made, fetches };
+            changes.make(&mount.path, before, after, moves)?;
+            times.iter().for_each(|(path, times)| changes.set_times(path, times));
         }
         let stream = |raw: Vec<u8>, digest: Option<&api::Digest>, what| match digest {
             Some(digest) if raw.is_empty() => self.fetch(digest, what, STREAM_BYTES_MAX),
@@ -150,7 +170,9 @@ impl Request {
         machine: &mut Machine,
     ) -> Result<(api::Digest, Vec<api::Digest>, Trees<'_>), ActionError> {
         let forms = Forms { tree: false, directories: true };
-        let mut outputs = Outputs::new(machine.vfs_mut(), &[], &self.server, forms)?;
+        let known = self.digests.as_ref().map(|dir| KnownInputs::of(dir, machine.vfs().mounts()));
+        let outputs = Outputs::new(machine.vfs_mut(), &[], &self.server, forms)?;
+        let mut outputs = outputs.with_known(known);
         let mut mounts = Vec::new();
         for mount in &self.spec.mounts {
             let directory = outputs.directory(&mount.path, &mount.path).map_err(of_input)?;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::ActionError;
+use super::beside::Beside;
 use crate::kernel::machine::limits::Limit;
 use crate::kernel::process::Pid;
 use crate::kernel::process::outcome::{Outcome, Trap};
@@ -13,7 +14,7 @@ use crate::process::ExitStatus;
 pub const END: &str = "end.json";
 
 /// Largest description, in bytes.
-pub const END_BYTES_MAX: u64 = 4 << 20;
+pub const END_BYTES_MAX: u64 = 256 << 20;
 
 /// Most limits and programs that it names.
 const NAMED_MAX: usize = 100;
@@ -28,6 +29,8 @@ pub struct RunEnd {
     pub limits_hit: Vec<Limit>,
     /// Programs that it looked for in vain.
     pub missing_programs: Vec<String>,
+    /// What the trees of its outputs do not tell.
+    pub beside: Beside,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -75,13 +78,14 @@ impl RunEnd {
         };
         let trapped = status.trapped().iter().take(NAMED_MAX).map(trapped).collect();
         let missing_programs = missing_programs.into_iter().take(NAMED_MAX).collect();
-        Self { how, trapped, limits_hit, missing_programs }
+        Self { how, trapped, limits_hit, missing_programs, beside: Beside::default() }
     }
 
     /// That of a program which cannot be started, for this reason.
     pub fn not_started(reason: String) -> Self {
         let (trapped, limits_hit, missing_programs) = (Vec::new(), Vec::new(), Vec::new());
-        Self { how: How::NotStarted(reason), trapped, limits_hit, missing_programs }
+        let beside = Beside::default();
+        Self { how: How::NotStarted(reason), trapped, limits_hit, missing_programs, beside }
     }
 
     /// That of a run which ended with a limit.
@@ -107,6 +111,7 @@ impl RunEnd {
         let counts = [end.trapped.len(), end.limits_hit.len(), end.missing_programs.len()];
         match counts.iter().find(|count| **count > NAMED_MAX) {
             Some(count) => Err(wrong(format!("a list has {count} entries"))),
+            None if !end.beside.is_bounded() => Err(wrong("too much was moved".to_owned())),
             None => Ok(end),
         }
     }

@@ -8,12 +8,13 @@ use bazel_remote_apis::google::protobuf;
 use prost::Message;
 
 use super::ActionError;
+use super::beside::Beside;
 use super::duration::{from_proto, to_proto};
 use super::ended::{Ended, ended, limit_of_worker, run_ended};
 use super::error::fetch;
 use super::input_root::{Fetched, InputRoot};
 use super::outputs::{Forms, Outputs};
-use super::run_end::END;
+use super::run_end::{END, RunEnd};
 use super::spec::{MOUNTS, PROGRAM, ProgramSpec, STDIN, Spec, ToolchainSpec, WORDS};
 use crate::base::ambient;
 use crate::base::errno::Errno;
@@ -24,6 +25,7 @@ use crate::kernel::process::programs::Programs;
 use crate::kernel::vfs::{Mtimes, Source, VPath};
 use crate::process::Command;
 use crate::remote::{CONTENT_BYTES_MAX, Connection, is_digest};
+use crate::results::Results;
 use crate::toolchain::ToolchainPrograms;
 
 /// Largest command, in bytes.
@@ -74,6 +76,8 @@ pub struct Worker {
     pub absent: Vec<String>,
     /// Gets why a program could not be compiled, if that was a reason of this machine.
     pub not_compiled: Arc<OnceLock<String>>,
+    /// What processes are answered from, and added to.
+    pub results: Option<Arc<Results>>,
 }
 
 /// A toolchain that an action asks for.
@@ -113,6 +117,18 @@ impl Runner {
     /// Whether it names all toolchains that it may use, though that may be none.
     pub fn names_toolchains(&self) -> bool {
         self.spec.is_some() || self.properties().next().is_some()
+    }
+
+    /// Its variables, as `NAME=VALUE`.
+    pub fn environment(&self) -> impl Iterator<Item = String> {
+        self.variables().into_iter().map(|(name, value)| format!("{name}={value}"))
+    }
+
+    /// The program and the arguments of a run of belljar; `None` for other actions.
+    pub fn command_of_run(&self) -> Option<Vec<String>> {
+        self.spec.as_ref()?;
+        let args = self.command.arguments.get(WORDS.len() + 1..).unwrap_or_default();
+        Some([&[self.program()], args].concat())
     }
 
     /// The values of the property by which it names toolchains.
@@ -157,8 +173,9 @@ impl Runner {
     }
 
     fn run_on(&self, worker: &Worker) -> Result<Executed, ActionError> {
-        let Worker { programs, limits, absent, not_compiled } = worker;
+        let Worker { programs, limits, absent, not_compiled, results } = worker;
         let (mut machine, inputs) = self.machine(programs.clone(), *limits)?;
+        machine.set_results(results.clone());
         self.inputs.end_on_failure(&mut machine);
         let from = self.directory(&mut machine)?;
         let paths = self.output_paths()?;
@@ -211,6 +228,10 @@ impl Runner {
         let Ended { exit_code, stdout, stderr, end } = ended;
         let mut result = api::ActionResult { exit_code, ..api::ActionResult::default() };
         let virtual_duration = machine.elapsed();
+        let end = match (end, &self.spec) {
+            (Some(end), Some(spec)) => Some(told_beside(end, spec, &mut machine)?),
+            (end, _) => end,
+        };
         let mut outputs = Outputs::new(machine.vfs_mut(), &inputs, &self.server, self.forms())?;
         for (full, path) in full.iter().zip(&paths) {
             outputs.add(full, path, &mut result)?;
@@ -442,6 +463,15 @@ impl Runner {
             }
         }
     }
+}
+
+/// `end`, with what was moved on `machine`, and times.
+fn told_beside(mut end: RunEnd, spec: &Spec, machine: &mut Machine) -> Result<RunEnd, ActionError> {
+    let vfs = machine.vfs_mut();
+    let entries = vfs.diff().map_err(|error| ActionError::Machine(error.to_string()))?;
+    let paths: Vec<_> = spec.mounts.iter().map(|mount| &*mount.path).collect();
+    end.beside = Beside::of(vfs, &entries, &paths);
+    Ok(end)
 }
 
 /// The digest of `what`, if it is one of contents with at most `bytes_max` bytes.

@@ -32,6 +32,8 @@ pub fn run(args: &CacheArgs) -> Result<u8> {
         CacheAction::Clear { json } => {
             Queue::of(&dir).clear();
             FileDigests::new(&dir).clear()?;
+            #[cfg(feature = "remote")]
+            crate::store::FolderDigests::clear(&dir)?;
             removed(&cache.clear()?, *json);
             Ok(0)
         }

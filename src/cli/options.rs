@@ -138,6 +138,7 @@ pub fn stdin(from: &StdinFrom) -> Result<Input> {
         StdinFrom::Inherit => Input::Host,
         StdinFrom::Null => Input::Empty,
         StdinFrom::File(path) => Input::Reader(open_stdin(path)?),
+        StdinFrom::Read(bytes) => Input::Reader(Box::new(std::io::Cursor::new(bytes.clone()))),
     })
 }
 

@@ -20,19 +20,30 @@ use super::report::{Report, ms};
 use super::signals::Deferred;
 use super::sink::{Opened, Stdout, WriteOnce};
 use super::text::printable;
-use super::{changes, ending, hints, host, setup};
+use super::{changes, ending, hints, home, host, setup};
 use crate::actions::{
     self, ActionError, ProgramSpec, Progress as Stage, RemoteRun, Request, Spec, ToolchainSpec,
 };
 use crate::base::ambient;
 use crate::base::errno::Errno;
+use crate::engine::ModuleInfo;
 use crate::kernel::machine::config::KERNEL_VERSION;
 use crate::remote::code::{DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED};
 use crate::remote::{Connection, RemoteError, ServerConfig};
-use crate::{ClockConfig, Limit, Limits, Machine, OutputStream, Resolved, Toolchains};
+use crate::{
+    ClockConfig, Engine, EngineConfig, Limit, Limits, Machine, OutputStream, Resolved, Toolchains,
+};
 
 /// Most bytes of standard input, which are in memory.
 const STDIN_BYTES_MAX: u64 = 1 << 30;
+
+/// Where a run was made.
+pub enum Ran {
+    /// By a worker; this is the exit code.
+    There(u8),
+    /// Nowhere: the server failed, and the run is to be made here, with this standard input.
+    Nowhere(StdinFrom),
+}
 
 /// Has the run executed by the server at `address`; its changes, output and report are those of a run here.
 pub fn run(
@@ -41,7 +52,7 @@ pub fn run(
     stdout: &Stdout,
     report_to: &WriteOnce,
     report: &mut Report,
-) -> Result<u8> {
+) -> Result<Ran> {
     expect_possible(args)?;
     let started = ambient::instant_now();
     let named = hints::program_of(args)?;
@@ -64,16 +75,30 @@ pub fn run(
         module: program.module,
         stdin: stdin(args, &report.program)?,
         anew: args.no_cache,
+        needs_contents: args.diff.is_some() || args.apply.is_some(),
+        // Without a directory for it, all files are read.
+        digests: home::cache_dir().ok(),
     };
     report.timings.load_ms = ms(ambient::elapsed_since(started));
 
     let run_started = ambient::instant_now();
-    let RemoteRun { end, stdout: printed, stderr, known } = executed(
-        &request,
-        &mut machine,
-        &format!("{} at {address}", printable(&name)),
-        args.quiet,
-    )?;
+    let what = format!("{} at {address}", printable(&name));
+    let ran = match executed(&request, &mut machine, &what, args.quiet) {
+        Err(error) if args.remote_exec_fallback && is_of_others(&error) => {
+            if !args.quiet {
+                note!(
+                    "belljar: warning: {}; {} runs here",
+                    printable(&error.to_string()),
+                    printable(&name)
+                );
+            }
+            report.remote_exec_error = Some(error.to_string());
+            let read = request.stdin.map(StdinFrom::Read);
+            return Ok(Ran::Nowhere(read.unwrap_or_else(|| args.stdin.clone())));
+        }
+        ran => ran.map_err(explained)?,
+    };
+    let RemoteRun { end, stdout: printed, stderr, known } = ran;
     print(OutputStream::Writer(Box::new(stdout.clone())), &printed, "standard output");
     print(OutputStream::Writer(Box::new(std::io::stderr())), &stderr, "standard error");
     report.timings.run_ms = ms(ambient::elapsed_since(run_started));
@@ -102,7 +127,13 @@ pub fn run(
     let settled = changes::settle(args, &mut machine, status.outcome(), diff_to, report_to, report);
     report.timings.changes_ms = ms(ambient::elapsed_since(changes_started));
     settled?;
-    Ok(report.exit_code_of(args, &status))
+    Ok(Ran::There(report.exit_code_of(args, &status)))
+}
+
+/// Whether a run failed with `error` for a reason that a run here need not have.
+fn is_of_others(error: &ActionError) -> bool {
+    let is_of_user = matches!(error, ActionError::Remote(RemoteError::Cancelled { .. }));
+    !is_of_user && !matches!(error, ActionError::Input { .. })
 }
 
 /// Writes `bytes`, the output of a program that has ended, to `stream`. A failure is told and ends nothing: the changes of the
@@ -121,7 +152,7 @@ fn executed(
     machine: &mut Machine,
     what: &str,
     quiet: bool,
-) -> Result<RemoteRun> {
+) -> Result<RemoteRun, ActionError> {
     let progress = Progress::start(what.to_owned(), quiet);
     let signals: RefCell<Option<Deferred>> = RefCell::default();
     let told = |stage| {
@@ -139,7 +170,7 @@ fn executed(
     let ran = request.run(machine, &stopped, told);
     drop(progress);
     signals.take().into_iter().for_each(Deferred::end);
-    ran.map_err(explained)
+    ran
 }
 
 /// `error` with the exit code that a run here would have.
@@ -182,6 +213,7 @@ fn expect_possible(args: &RunArgs) -> Result<(), Usage> {
         profile: _,
         no_cache: _,
         remote_exec: _,
+        remote_exec_fallback: _,
         mounts: MountArgs { worktree: _, no_worktree, dir: _ },
         cwd: _,
         time: TimeArgs { clock, start_at: _, mtimes, seed: _ },
@@ -290,6 +322,8 @@ impl Program {
                 let variables = start.launch.env.iter().filter_map(|text| text.split_once('='));
                 env.extend(variables.map(|(name, value)| (name.to_owned(), value.to_owned())));
                 let name = module.name().to_owned();
+                let engine = Engine::new(EngineConfig::default())?;
+                report.unknown_imports = ModuleInfo::of(&engine, &module)?.unknown_imports;
                 (ProgramSpec::Module { name }, Some(module.bytes()?.to_vec()))
             }
             (Found::Shell | Found::Native, None) => (ProgramSpec::Named(SHELL.to_owned()), None),

@@ -7,7 +7,7 @@ use super::report::RemoteReport;
 use crate::results::Results;
 
 #[cfg(feature = "remote")]
-pub use self::with_server::Remote;
+pub use self::with_server::{Remote, digest_of};
 #[cfg(not(feature = "remote"))]
 pub use self::without_server::Remote;
 
@@ -63,7 +63,7 @@ mod with_server {
     }
 
     /// What tells `command` from others, wherever its program is on this machine.
-    fn digest_of(command: &[OsString]) -> Digest {
+    pub fn digest_of(command: &[OsString]) -> Digest {
         let mut hasher = DigestHasher::default();
         for (at, word) in command.iter().enumerate() {
             let name = Path::new(word).file_name().filter(|_| at == 0);

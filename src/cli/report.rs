@@ -48,6 +48,8 @@ pub struct Report {
     pub guest_exit_code: Option<u32>,
     /// The error, if there was one.
     pub error: Option<String>,
+    /// Why the run was made here, though `--remote-exec` names a server.
+    pub remote_exec_error: Option<String>,
     /// The functions that were active at a trap.
     pub backtrace: Vec<String>,
     /// The processes that it started, or that these did, which trapped.

@@ -97,7 +97,14 @@ fn perform_somewhere(
             let message = "--remote-exec: a recorded run runs here; omit it";
             return Err(super::exit::Usage(message.to_owned()).into());
         }
-        return super::remote_exec::run(args, address, stdout, report_to, report);
+        use super::remote_exec::Ran;
+        return match super::remote_exec::run(args, address, stdout, report_to, report)? {
+            Ran::There(code) => Ok(code),
+            Ran::Nowhere(stdin) => {
+                let here = RunArgs { stdin, remote_exec: None, ..args.clone() };
+                perform(&here, record, stdout, report_to, report)
+            }
+        };
     }
     perform(args, record, stdout, report_to, report)
 }

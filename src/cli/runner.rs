@@ -4,28 +4,40 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
+#[cfg(unix)]
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
 use super::args::runner::{LogLevel, RunnerArgs};
 use super::args::values::SHELL;
 use super::compile::Compiler;
-use super::exit::Usage;
+use super::exit::{self, Usage};
 use super::home::{cache_bytes_max, cache_dir, installed_toolchains};
 use super::options::limits;
+use super::remote_results::digest_of;
+use super::result_secrets;
+use super::results::processes;
 use super::setup::{POOL_SLOTS, named_toolchains};
 use super::signals;
 use super::text::{count, printable};
 use crate::actions::{self, ActionError, Executed, Runner, Wanted, Worker};
+#[cfg(unix)]
+use crate::base::ambient;
 use crate::base::atomic_file;
 use crate::base::digest::Digest;
 use crate::base::disk::{self, DiskError};
 use crate::process::ShellImage;
 use crate::remote::{Connection, ServerConfig};
+use crate::results::{RemoteCache, RemoteConfig, ResultCache, Results};
 use crate::store::FileDigests;
 use crate::{
     EngineConfig, InstalledToolchains, ProgramError, Toolchain, ToolchainPrograms, Toolchains,
 };
+
+/// How often it is looked whether the worker is there.
+#[cfg(unix)]
+const WATCH_EVERY: Duration = Duration::from_millis(500);
 
 /// Largest action, in bytes.
 const ACTION_BYTES_MAX: u64 = 1 << 20;
@@ -43,6 +55,7 @@ pub fn run(args: &RunnerArgs) -> Result<u8> {
         server(args)?;
         return Ok(0);
     }
+    end_with_worker();
     let result = args.action_result.as_ref();
     let result = result.ok_or_else(|| Usage("--action-result is needed".to_owned()))?;
     match execute(args) {
@@ -73,6 +86,24 @@ pub fn run(args: &RunnerArgs) -> Result<u8> {
             write(Path::new(&path), &status)?;
             Err(error)
         }
+    }
+}
+
+/// Ends this process when the worker that started it is gone: nobody takes the result then, and the next worker on this machine
+/// has the processors for itself. Systems without parents of processes end it otherwise.
+fn end_with_worker() {
+    #[cfg(unix)]
+    {
+        use std::os::unix::process::parent_id;
+        let worker = parent_id();
+        let watch = move || {
+            while parent_id() == worker {
+                ambient::sleep(WATCH_EVERY);
+            }
+            std::process::exit(exit::FAILED.into());
+        };
+        // Without the thread, the timeout of the action ends it.
+        let _ = std::thread::Builder::new().name("watch of the worker".to_owned()).spawn(watch);
     }
 }
 
@@ -148,7 +179,8 @@ fn token(args: &RunnerArgs) -> Result<Option<(String, String)>> {
 
 fn execute(args: &RunnerArgs) -> Result<Executed> {
     let action = args.action.as_ref().ok_or_else(|| Usage("--action is needed".to_owned()))?;
-    let server = Arc::new(Connection::new(&server(args)?)?);
+    let config = server(args)?;
+    let server = Arc::new(Connection::new(&config)?);
     let bytes = disk::read_at_most(action, ACTION_BYTES_MAX).context("--action")?;
     let bytes =
         bytes.ok_or_else(|| Usage(format!("--action: {} is too large", action.display())))?;
@@ -156,12 +188,66 @@ fn execute(args: &RunnerArgs) -> Result<Executed> {
     runner.captures = !args.no_logs_capture;
     let (toolchains, absent) = toolchains(args, &runner)?;
     let not_compiled = Arc::new(OnceLock::new());
-    let programs = programs(args, toolchains, not_compiled.clone())?;
+    let known = args.cache_results.then(|| Known::new(&config, &runner)).transpose()?;
+    let results = known.as_ref().map(|known| known.results.clone());
+    let programs = programs(args, toolchains, not_compiled.clone(), results.clone())?;
     let mut limits = limits(&args.limits);
     if limits.output_bytes_max == u64::MAX {
         limits.output_bytes_max = OUTPUT_BYTES_MAX;
     }
-    Ok(runner.run(&Worker { programs, limits, absent, not_compiled })?)
+    let ran = runner.run(&Worker { programs, limits, absent, not_compiled, results });
+    if let Some(known) = known {
+        known.finish(args);
+    }
+    Ok(ran?)
+}
+
+/// Results that the server of a worker keeps.
+struct Known {
+    results: Arc<Results>,
+    cache: Arc<RemoteCache>,
+}
+
+impl Known {
+    fn new(server: &ServerConfig, runner: &Runner) -> Result<Self> {
+        let command = runner.command_of_run().map(|words| {
+            let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
+            digest_of(&words)
+        });
+        let config = RemoteConfig {
+            instance: server.instance.clone(),
+            uploads: true,
+            headers: server.headers.clone(),
+            certificates: server.certificates.clone(),
+            command,
+            timeout: server.timeout,
+            ..RemoteConfig::new(&server.address)
+        };
+        let cache = Arc::new(RemoteCache::new(&config)?);
+        let env: Vec<OsString> = runner.environment().map(OsString::from).collect();
+        let results = Results::new(ResultCache::new(&cache_dir()?))
+            .without_secrets(result_secrets::of(&env, &[])?)
+            .shared_with(cache.clone());
+        Ok(Self { results: Arc::new(results), cache })
+    }
+
+    /// Waits until what is to be added is there. That it is not costs no result.
+    fn finish(&self, args: &RunnerArgs) {
+        self.results.share_known();
+        let (shared, statistics) = (self.cache.finish(), self.results.statistics());
+        if let Some(error) = shared.error {
+            complain!("belljar: warning: results cannot be shared: {}", printable(&error));
+        }
+        if args.verbose || args.log_level >= LogLevel::Info {
+            note!(
+                "belljar: {} answered from results, {} ran; {} fetched, {} uploaded",
+                processes(statistics.hits),
+                statistics.misses,
+                count(statistics.fetched as usize, "trace"),
+                count(shared.uploaded as usize, "trace"),
+            );
+        }
+    }
 }
 
 /// Whether a module cannot be compiled for a reason that another machine need not have.
@@ -231,6 +317,7 @@ fn programs(
     args: &RunnerArgs,
     toolchains: Toolchains,
     not_compiled: Arc<OnceLock<String>>,
+    results: Option<Arc<Results>>,
 ) -> Result<Arc<ToolchainPrograms>> {
     let (cache_dir, fuel) = (cache_dir()?, args.limits.fuel.is_some());
     let digests = FileDigests::new(&cache_dir);
@@ -257,6 +344,7 @@ fn programs(
             done
         }))
         .with(SHELL, ShellImage::maker())
+        .answered_from(results)
         .file_digests(digests);
     Ok(Arc::new(programs))
 }

@@ -199,14 +199,18 @@ fn different(
 
 /// Standard input for all runs: it can be read only once.
 pub fn stdin(from: &StdinFrom, scratch: &Path) -> Result<OsString> {
+    let keep = |bytes: &[u8]| {
+        let path = scratch.join("stdin");
+        atomic_file::write(&path, &[bytes])?;
+        Ok(path.into())
+    };
     match from {
         StdinFrom::File(path) => Ok(disk::canonical(path)?.into()),
+        StdinFrom::Read(bytes) => keep(bytes),
         StdinFrom::Inherit if !std::io::stdin().is_terminal() => {
             let mut bytes = Vec::new();
             std::io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
-            let path = scratch.join("stdin");
-            atomic_file::write(&path, &[&bytes])?;
-            Ok(path.into())
+            keep(&bytes)
         }
         StdinFrom::Inherit | StdinFrom::Null => Ok("null".into()),
     }

@@ -86,11 +86,9 @@ impl FileDigests {
     /// Remembers that `file` at `path` had the digest `digest` when it was read; `before` is its state before. Nothing is
     /// remembered of a file that has changed, or that changed just before.
     pub fn put(&self, path: &Path, file: &File, before: Option<FileState>, digest: Digest) {
-        let now_ns = i128::from(ambient::wall_now_ns());
         let state = file.metadata().ok().and_then(|metadata| FileState::of(&metadata));
         let Some(state) = state.filter(|state| Some(*state) == before) else { return };
-        let latest_ns = state.changed_ns.max(state.modified_ns);
-        if now_ns - latest_ns < COARSEST.as_nanos().cast_signed() {
+        if state.is_recent() {
             return;
         }
         let made = disk::create_private_dir_all(&self.root).is_ok()
@@ -118,6 +116,18 @@ impl FileState {
             modified_ns: ns(metadata.mtime(), metadata.mtime_nsec()),
             changed_ns: ns(metadata.ctime(), metadata.ctime_nsec()),
         })
+    }
+
+    /// Its length.
+    #[cfg(feature = "remote")]
+    pub fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    /// Whether the file changed so little ago that it could change again without another time.
+    pub fn is_recent(&self) -> bool {
+        let now_ns = i128::from(ambient::wall_now_ns());
+        now_ns - self.changed_ns.max(self.modified_ns) < COARSEST.as_nanos().cast_signed()
     }
 
     /// The state of a file with the attributes `metadata`; `None` on systems where it cannot be told.

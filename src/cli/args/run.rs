@@ -129,6 +129,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "ADDRESS", help_heading = "Program")]
     pub remote_exec: Option<String>,
 
+    /// If the server of --remote-exec fails, or cannot have the run executed, make it here
+    #[cfg(feature = "remote")]
+    #[arg(long, requires = "remote_exec", help_heading = "Program")]
+    pub remote_exec_fallback: bool,
+
     #[command(flatten)]
     pub mounts: MountArgs,
 

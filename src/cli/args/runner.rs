@@ -85,6 +85,10 @@ pub struct RunnerArgs {
     #[arg(long)]
     pub verbose: bool,
 
+    /// Answer processes from the results that the server has for --remote-cache, and add those of processes that ran
+    #[arg(long)]
+    pub cache_results: bool,
+
     /// The directory of another toolchain; may be repeated
     #[arg(long, value_name = "DIR")]
     pub toolchain: Vec<PathBuf>,

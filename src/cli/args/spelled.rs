@@ -77,6 +77,8 @@ impl RunArgs {
             no_cache,
             #[cfg(feature = "remote")]
                 remote_exec: _,
+            #[cfg(feature = "remote")]
+                remote_exec_fallback: _,
             mounts,
             cwd,
             time,

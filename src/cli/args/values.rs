@@ -226,6 +226,8 @@ pub enum StdinFrom {
     Null,
     /// A file.
     File(PathBuf),
+    /// These bytes, which were read from where it was said to come from.
+    Read(Vec<u8>),
 }
 
 impl From<OsString> for StdinFrom {

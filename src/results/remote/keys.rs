@@ -8,7 +8,7 @@ use bazel_remote_apis::build::bazel::remote::execution::v2::{
     NodeProperties, NodeProperty, OutputFile,
 };
 
-use super::super::action::Place;
+use super::super::action::{Action, Place};
 use crate::base::digest::Digest;
 use crate::remote::{Blob, len_of};
 
@@ -107,6 +107,34 @@ impl Named {
     }
 }
 
+/// A trace of the list of a command.
+#[derive(Clone)]
+pub struct Listed {
+    /// The digest of the module of its process.
+    pub module: Digest,
+    /// Where the answers of its process lead.
+    pub place: Place,
+    /// The trace.
+    pub named: Named,
+}
+
+impl Listed {
+    /// The trace that `file` of a list is; `None` if it is none.
+    pub fn of_file(mut file: OutputFile) -> Option<Self> {
+        let path = std::mem::take(&mut file.path);
+        let mut digests = path.split('/').map(Digest::from_hex);
+        let (module, action, at) = (digests.next()??, digests.next()??, digests.next()??);
+        let place = Place { action: Action::of_digest(action), at };
+        Some(Self { module, place, named: Named::of_file(file)? })
+    }
+
+    /// It as a file of a list.
+    pub fn to_file(&self) -> OutputFile {
+        let Place { action, at } = self.place;
+        self.named.to_file(format!("{}/{}/{at}", self.module, action.digest()))
+    }
+}
+
 /// The result with these traces, the first of which has these `bytes`.
 pub fn result_of(traces: &[Named], bytes: &[u8]) -> ActionResult {
     let file = |named: &Named| named.to_file(named.digest.hash.clone());
@@ -117,7 +145,6 @@ pub fn result_of(traces: &[Named], bytes: &[u8]) -> ActionResult {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::action::Action;
     use super::*;
 
     /// Another version of belljar, or another tool, must find what this one has stored.

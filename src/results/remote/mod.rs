@@ -48,6 +48,8 @@ const FAILURES_MAX: u32 = 3;
 pub struct RemoteConfig {
     /// `grpc://HOST[:PORT][/INSTANCE]`, or `grpcs://` for TLS.
     pub address: String,
+    /// The instance, if the address does not have it. Default: none.
+    pub instance: String,
     /// Whether results are uploaded. Default: no.
     pub uploads: bool,
     /// Headers of each request, with their values.
@@ -71,6 +73,7 @@ impl RemoteConfig {
     pub fn new(address: &str) -> Self {
         Self {
             address: address.to_owned(),
+            instance: String::new(),
             uploads: false,
             headers: Vec::new(),
             certificates: None,
@@ -86,7 +89,7 @@ impl RemoteConfig {
     fn server(&self) -> ServerConfig {
         ServerConfig {
             address: self.address.clone(),
-            instance: String::new(),
+            instance: self.instance.clone(),
             headers: self.headers.clone(),
             certificates: self.certificates.clone(),
             timeout: self.timeout,

@@ -5,13 +5,12 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use bazel_remote_apis::build::bazel::remote::execution::v2::OutputFile;
 use indexmap::IndexMap;
 
-use super::keys::Named;
+use super::keys::{Listed, Named};
 use super::tree::Tree;
 use crate::base::digest::Digest;
-use crate::results::action::{Action, Place};
+use crate::results::action::Place;
 
 /// Bytes of traces that are fetched ahead, at most.
 const FETCHED_BYTES_MAX: u64 = 64 << 20;
@@ -25,34 +24,6 @@ const LATER_BYTES: u64 = 1 << 20;
 /// Most traces of earlier runs that a list keeps though the last run did not need them: those of another project in which the
 /// same command is run, or of another branch.
 const OTHERS_MAX: usize = 1000;
-
-/// A trace of a list.
-#[derive(Clone)]
-pub struct Listed {
-    /// The digest of the module of its process.
-    pub module: Digest,
-    /// Where the answers of its process lead.
-    pub place: Place,
-    /// The trace.
-    pub named: Named,
-}
-
-impl Listed {
-    /// The trace that `file` of a list is; `None` if it is none.
-    pub fn of_file(mut file: OutputFile) -> Option<Self> {
-        let path = std::mem::take(&mut file.path);
-        let mut digests = path.split('/').map(Digest::from_hex);
-        let (module, action, at) = (digests.next()??, digests.next()??, digests.next()??);
-        let place = Place { action: Action::of_digest(action), at };
-        Some(Self { module, place, named: Named::of_file(file)? })
-    }
-
-    /// It as a file of a list.
-    pub fn to_file(&self) -> OutputFile {
-        let Place { action, at } = self.place;
-        self.named.to_file(format!("{}/{}/{at}", self.module, action.digest()))
-    }
-}
 
 /// What a trace of the list is known to be.
 enum Ahead {

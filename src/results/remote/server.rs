@@ -7,8 +7,7 @@ use bazel_remote_apis::build::bazel::remote::execution::v2::{
 };
 use prost::Message as _;
 
-use super::keys::{Key, Named, SIGNATURES_MAX, result_of};
-use super::run_list::Listed;
+use super::keys::{Key, Listed, Named, SIGNATURES_MAX, result_of};
 use super::trust::Trust;
 use super::{REMOTE_TRACE_BYTES_MAX, RemoteConfig, TRACES_MAX};
 use crate::base::digest::Digest;

@@ -2,6 +2,7 @@
 
 mod buildgrid;
 mod client;
+mod elsewhere;
 mod hostile;
 mod remote_exec;
 mod runner;

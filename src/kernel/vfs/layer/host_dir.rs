@@ -36,6 +36,8 @@ use crate::base::errno::Errno;
 use crate::kernel::vfs::layer::Times;
 use crate::kernel::vfs::layer::temporary::may_be_temporary;
 use crate::kernel::vfs::path::VPath;
+#[cfg(feature = "remote")]
+use crate::store::FileState;
 
 /// An open directory of the host: a [`Layer`] for reading, and the target of an apply.
 pub struct HostDir {
@@ -474,6 +476,12 @@ impl HostFile {
     /// [`Stat::stamp`] when it was opened, if the file may change while it is read.
     pub fn stamp(&self) -> Option<u64> {
         self.stamp
+    }
+
+    /// What tells it from another state of it; `None` on systems where that cannot be told.
+    #[cfg(feature = "remote")]
+    pub fn state(&self) -> Option<FileState> {
+        FileState::of(&self.file.metadata().ok()?)
     }
 
     /// Reads at `offset` until `buf` is full or the file ends; returns the count.

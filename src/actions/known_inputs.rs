@@ -1,0 +1,63 @@
+//! Digests of files in the folders of mounts that were read before, so that they need not be read again.
+
+use std::path::Path;
+
+use bazel_remote_apis::build::bazel::remote::execution::v2 as api;
+
+use crate::base::digest::{Digest, hex};
+use crate::kernel::vfs::{Blob, Layer as _, Mount, Overlay, VPath, beneath};
+use crate::store::{FileState, FolderDigests};
+
+/// What is known of the folders of mounts.
+pub struct KnownInputs(Vec<(String, FolderDigests)>);
+
+impl KnownInputs {
+    /// What the directory `dir` keeps of the folders of `mounts`.
+    pub fn of(dir: &Path, mounts: &[Mount]) -> Self {
+        let known =
+            |mount: &Mount| Some((mount.path(), FolderDigests::open(dir, mount.host()?.path())));
+        Self(mounts.iter().filter_map(known).collect())
+    }
+
+    /// The table of the mount of the absolute path `real`, and the path there.
+    fn of_path<'p>(&mut self, real: &'p str) -> Option<(&mut FolderDigests, &'p str)> {
+        let below = self.0.iter_mut().filter_map(|(at, it)| Some((it, beneath(at, real)?)));
+        // The mount with the shortest rest hides the others.
+        below.min_by_key(|(_, rest)| rest.len())
+    }
+
+    /// The digest of the file at the absolute path `real`, whose state is `state`, if it was read in that.
+    pub fn get(&mut self, real: &str, state: FileState) -> Option<api::Digest> {
+        let (table, rest) = self.of_path(real)?;
+        let size_bytes = i64::try_from(state.len_bytes()).ok()?;
+        Some(api::Digest { hash: hex(&table.get(rest, state)?), size_bytes })
+    }
+
+    /// The file at the absolute path `real` has the digest `digest`; `state` is what it was before it was read.
+    pub fn put(&mut self, vfs: &Overlay, real: &str, state: FileState, digest: &api::Digest) {
+        if state_of(vfs, real) == Some(state)
+            && let Some((table, rest)) = self.of_path(real)
+            && let Some(sha256) = Digest::from_hex(&digest.hash)
+        {
+            table.put(rest, state, *sha256.as_bytes());
+        }
+    }
+
+    /// Keeps what is known now.
+    pub fn save(self) {
+        self.0.into_iter().for_each(|(_, table)| table.save());
+    }
+}
+
+/// The state of the file at the absolute path `real` in the folder of its mount.
+pub fn state_of(vfs: &Overlay, real: &str) -> Option<FileState> {
+    let below = vfs.mounts().iter().filter_map(|mount| {
+        let at = mount.path();
+        Some((mount, beneath(&at, real)?))
+    });
+    let (mount, rest) = below.min_by_key(|(_, rest)| rest.len())?;
+    match mount.host()?.open(&VPath::parse(rest).ok()?).ok()? {
+        Blob::Host(file) => file.state(),
+        Blob::Bytes(_) | Blob::Part { .. } => None,
+    }
+}

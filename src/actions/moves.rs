@@ -1,0 +1,131 @@
+//! What an action moved, moved again here before its other changes are made.
+//!
+//! Two files can have changed places, and something can be moved into a directory that is new. So everything is moved out of the
+//! way first, into a directory of its own, and from there to where it belongs as soon as that is made.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
+
+use bazel_remote_apis::build::bazel::remote::execution::v2 as api;
+
+use super::ActionError;
+use super::beside::Moved;
+use super::changes::Trees;
+use super::input_root::Node;
+use crate::kernel::vfs::{Follow, Overlay, VPath};
+
+/// Most names that are tried for the directory in which things wait.
+const HOLDERS_MAX: usize = 100;
+
+/// What waits for its place.
+#[derive(Default)]
+pub struct Moves {
+    /// Where it waits and what it was, by the absolute path that it gets.
+    waiting: BTreeMap<String, (String, Node)>,
+    /// Absolute paths at which the old tree has something that was moved away.
+    away: BTreeSet<String>,
+    /// The directory in which all of it waits.
+    holder: Option<String>,
+}
+
+impl Moves {
+    /// Moves what `moved` names out of the directory at the absolute path `at`, which had the digest `before`, and gets the digest
+    /// `after`. What is malformed or not there is left out: then it is removed and made anew.
+    ///
+    /// # Errors
+    /// [`ActionError`]: a directory cannot be read.
+    pub fn begin(
+        vfs: &mut Overlay,
+        trees: &mut Trees<'_>,
+        (at, before, after): (&str, &api::Digest, &api::Digest),
+        moved: impl Iterator<Item = Moved>,
+        now: u64,
+    ) -> Result<Self, ActionError> {
+        let mut moves = Self::default();
+        // Where the old paths of what was moved are now, and the new paths that they get.
+        let mut places: HashMap<String, (String, String)> = HashMap::new();
+        for Moved { from, to, .. } in moved {
+            let is_path = |path: &str| {
+                VPath::parse(path).is_ok_and(|it| !it.is_root() && it.as_str() == path)
+            };
+            if !is_path(&from) || !is_path(&to) {
+                continue;
+            }
+            let Some(node) = trees.find(before, &from)? else { continue };
+            let above = above(&from).find_map(|(above, rest)| Some((places.get(above)?, rest)));
+            let (now_at, comes_to) = match above {
+                Some(((holds, gets), rest)) => (format!("{holds}{rest}"), format!("{gets}{rest}")),
+                None => (format!("{at}/{from}"), from.clone()),
+            };
+            // It is moved with the directory above.
+            if comes_to == to {
+                continue;
+            }
+            let Some(holder) = moves.holder(vfs, trees, (at, after), now)? else { break };
+            let held = format!("{holder}/{}", places.len());
+            let base = vfs.host_base();
+            if vfs.rename((base, &now_at[1..]), (base, &held[1..]), now).is_err() {
+                continue;
+            }
+            moves.away.insert(format!("{at}/{comes_to}"));
+            moves.waiting.insert(format!("{at}/{to}"), (held.clone(), node));
+            places.insert(from, (held, to));
+        }
+        Ok(moves)
+    }
+
+    /// The directory in which things wait, which is made with a name that nothing has, and that nothing gets.
+    fn holder(
+        &mut self,
+        vfs: &mut Overlay,
+        trees: &mut Trees<'_>,
+        (at, after): (&str, &api::Digest),
+        now: u64,
+    ) -> Result<Option<String>, ActionError> {
+        let base = vfs.host_base();
+        for number in 0..HOLDERS_MAX {
+            if self.holder.is_some() {
+                break;
+            }
+            let name = format!(".belljar-moved-{number}");
+            let path = format!("{at}/{name}");
+            if vfs.stat(base, &path[1..], Follow::No).is_err()
+                && trees.find(after, &name)?.is_none()
+                && vfs.create_dir(base, &path[1..], now).is_ok()
+            {
+                self.holder = Some(path);
+            }
+        }
+        Ok(self.holder.clone())
+    }
+
+    /// Whether what the old tree has at the absolute path `path` was moved away.
+    pub fn is_away(&self, path: &str) -> bool {
+        self.away.contains(path)
+    }
+
+    /// Whether something was moved out of the directory at the absolute path `path`, or is to be moved into it, at any depth.
+    pub fn reach_into(&self, path: &str) -> bool {
+        let prefix = format!("{path}/");
+        let from = (Bound::Included(&*prefix), Bound::Unbounded);
+        let away = self.away.range::<str, _>(from).next();
+        let waiting = self.waiting.range::<str, _>(from).next().map(|(path, _)| path);
+        away.into_iter().chain(waiting).any(|path| path.starts_with(&prefix))
+    }
+
+    /// Where what is to be moved to the absolute path `path` waits, and what it was, if that is something like `node`.
+    pub fn take(&mut self, path: &str, node: &Node) -> Option<(String, Node)> {
+        let (_, was) = self.waiting.get(path)?;
+        if was.file_type() == node.file_type() { self.waiting.remove(path) } else { None }
+    }
+
+    /// The directory to be removed at the end.
+    pub fn finish(self) -> Option<String> {
+        self.holder
+    }
+}
+
+/// The paths above `path`, the longest first, and what follows them.
+fn above(path: &str) -> impl Iterator<Item = (&str, &str)> {
+    path.rmatch_indices('/').map(move |(end, _)| path.split_at(end))
+}
