@@ -7,71 +7,15 @@ use bazel_remote_apis::build::bazel::remote::execution::v2 as api;
 
 use super::ActionError;
 use super::beside::TimesOf;
-use super::error::fetch;
-use super::input_root::{DIRECTORY_BYTES_MAX, Directory, Node};
+use super::input_root::Node;
 use super::moves::Moves;
+use super::trees::Trees;
 use crate::base::errno::Errno;
 use crate::kernel::vfs::{FileType, Follow, Overlay, SetTime};
-use crate::remote::{Connection, is_digest};
 
 /// Most files, directories and links that a result may bring along. Few directories that contain each other can have more
 /// than any machine could hold.
 const CHANGES_MAX: usize = 1_000_000;
-
-/// Directories by their digests: those that were uploaded, and those of a result, which are fetched where they differ.
-pub struct Trees<'a> {
-    known: HashMap<String, Arc<Directory>>,
-    server: &'a Connection,
-}
-
-impl<'a> Trees<'a> {
-    /// Of the directories `uploaded`, which were made here.
-    ///
-    /// # Errors
-    /// [`ActionError::Machine`]: one has a file that is too large.
-    pub fn new(
-        uploaded: HashMap<String, api::Directory>,
-        server: &'a Connection,
-    ) -> Result<Self, ActionError> {
-        let read = |(hash, message)| Ok((hash, Arc::new(Directory::from_message(message)?)));
-        let known = uploaded.into_iter().map(read).collect::<Result<_, String>>();
-        Ok(Self { known: known.map_err(ActionError::Machine)?, server })
-    }
-
-    fn get(&mut self, digest: &api::Digest) -> Result<Arc<Directory>, ActionError> {
-        if let Some(known) = self.known.get(&digest.hash) {
-            return Ok(known.clone());
-        }
-        if !is_digest(digest, DIRECTORY_BYTES_MAX) {
-            let reason = format!("a directory has {} bytes", digest.size_bytes);
-            return Err(ActionError::invalid("the result", reason));
-        }
-        let bytes = fetch(self.server, digest, || "a directory of the result".to_owned())?;
-        let directory = Directory::from_bytes(&bytes)
-            .map_err(|reason| ActionError::invalid("the result", reason))?;
-        let directory = Arc::new(directory);
-        self.known.insert(digest.hash.clone(), directory.clone());
-        Ok(directory)
-    }
-}
-
-impl Trees<'_> {
-    /// What the directory with the digest `root` has at `path`.
-    ///
-    /// # Errors
-    /// [`ActionError`]: a directory is malformed, or not there.
-    pub fn find(&mut self, root: &api::Digest, path: &str) -> Result<Option<Node>, ActionError> {
-        let mut node = Node::Directory(root.clone());
-        for name in path.split('/') {
-            let Node::Directory(digest) = &node else { return Ok(None) };
-            match self.get(digest)?.0.get(name) {
-                Some(inner) => node = inner.clone(),
-                None => return Ok(None),
-            }
-        }
-        Ok(Some(node))
-    }
-}
 
 /// Changes in a directory of the namespace.
 pub struct Changes<'a, 't> {
@@ -134,12 +78,8 @@ impl Changes<'_, '_> {
                 let mut old = old.0.get(name).filter(|old| is_old(old) && !moves.is_away(&at));
                 let moved = moves.take(&at, node);
                 if let Some((held, was)) = &moved {
-                    if old.is_some() {
-                        self.remove(&at).map_err(|errno| failed(name, errno))?;
-                    }
-                    let base = self.vfs.host_base();
-                    let renamed = self.vfs.rename((base, &held[1..]), (base, &at[1..]), self.now);
-                    renamed.map_err(|errno| failed(name, errno))?;
+                    let placed = self.place(held, &at, old.is_some());
+                    placed.map_err(|errno| failed(name, errno))?;
                     old = Some(was);
                 }
                 let reached = matches!(node, Node::Directory(_)) && moves.reach_into(&at);
@@ -182,6 +122,15 @@ impl Changes<'_, '_> {
         Ok(())
     }
 
+    /// Moves what waits at the absolute path `held` to `at`, where it may replace something.
+    fn place(&mut self, held: &str, at: &str, replaces: bool) -> Result<(), Errno> {
+        if replaces {
+            self.remove(at)?;
+        }
+        let base = self.vfs.host_base();
+        self.vfs.rename((base, &held[1..]), (base, &at[1..]), self.now)
+    }
+
     /// Gives the file at the absolute path `path` the `times`, if it is there.
     pub fn set_times(&mut self, path: &str, times: &TimesOf) {
         if !times.was_set && self.made.contains(path) {
@@ -210,7 +159,7 @@ impl Changes<'_, '_> {
             let name = format!("the content {} of {} bytes", digest.hash, digest.size_bytes);
             return Ok(Some(name.into_bytes()));
         }
-        fetch(self.trees.server, digest, || format!("the output {path:?}")).map(Some)
+        self.trees.content(digest, path).map(Some)
     }
 
     fn write(

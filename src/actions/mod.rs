@@ -18,6 +18,7 @@ mod request;
 mod run_end;
 mod runner;
 mod spec;
+mod trees;
 
 pub use self::error::{ActionError, status_of_failure};
 pub use self::input_root::names_in_directory;

@@ -10,8 +10,8 @@ use bazel_remote_apis::build::bazel::remote::execution::v2 as api;
 
 use super::ActionError;
 use super::beside::Moved;
-use super::changes::Trees;
 use super::input_root::Node;
+use super::trees::Trees;
 use crate::kernel::vfs::{Follow, Overlay, VPath};
 
 /// Most names that are tried for the directory in which things wait.

@@ -8,7 +8,7 @@ use bazel_remote_apis::build::bazel::remote::execution::v2 as api;
 use prost::Message as _;
 
 use super::ActionError;
-use super::changes::{Changes, Trees};
+use super::changes::Changes;
 use super::duration::{from_proto, to_proto};
 use super::error::fetch;
 use super::known_inputs::KnownInputs;
@@ -16,6 +16,7 @@ use super::moves::Moves;
 use super::outputs::{Forms, Outputs};
 use super::run_end::{END, END_BYTES_MAX, RunEnd};
 use super::spec::{FILE, MOUNTS, PROGRAM, STDIN, Spec, WORDS};
+use super::trees::Trees;
 use crate::kernel::machine::Machine;
 use crate::kernel::machine::limits::Limit;
 use crate::remote::code::DEADLINE_EXCEEDED;

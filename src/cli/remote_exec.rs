@@ -85,14 +85,7 @@ pub fn run(
     let what = format!("{} at {address}", printable(&name));
     let ran = match executed(&request, &mut machine, &what, args.quiet) {
         Err(error) if args.remote_exec_fallback && is_of_others(&error) => {
-            if !args.quiet {
-                note!(
-                    "belljar: warning: {}; {} runs here",
-                    printable(&error.to_string()),
-                    printable(&name)
-                );
-            }
-            report.remote_exec_error = Some(error.to_string());
+            tell_fallback(&error, &name, args.quiet, report);
             let read = request.stdin.map(StdinFrom::Read);
             return Ok(Ran::Nowhere(read.unwrap_or_else(|| args.stdin.clone())));
         }
@@ -128,6 +121,15 @@ pub fn run(
     report.timings.changes_ms = ms(ambient::elapsed_since(changes_started));
     settled?;
     Ok(Ran::There(report.exit_code_of(args, &status)))
+}
+
+/// Says that the program `name` runs here, because of `error`.
+fn tell_fallback(error: &ActionError, name: &str, quiet: bool, report: &mut Report) {
+    let error = error.to_string();
+    if !quiet {
+        note!("belljar: warning: {}; {} runs here", printable(&error), printable(name));
+    }
+    report.remote_exec_error = Some(error);
 }
 
 /// Whether a run failed with `error` for a reason that a run here need not have.

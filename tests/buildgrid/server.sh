@@ -17,6 +17,7 @@
 #   BUILDGRID_RESTART     if it is set, BuildGrid is started again when it is killed, with the jobs that PostgreSQL has; `ready` is
 #                         printed again. Otherwise the script ends
 #   BUILDGRID_VERBOSE     if it is set, buildgrid.log has more
+#   BUILDGRID_TLS         directory with key.pem and certificate.pem: the server speaks TLS
 #   BUILDGRID_PROPERTIES  more names of platform properties that actions may have
 set -u
 
@@ -81,12 +82,19 @@ connection="postgresql+psycopg2://buildgrid@/postgres?host=$database"
 
 more=''
 for name in ${BUILDGRID_PROPERTIES:-}; do more="$more, $name"; done
+security='insecure-mode: true'
+if [ -n "${BUILDGRID_TLS:-}" ]; then
+    security="insecure-mode: false
+    credentials:
+      tls-server-key: $BUILDGRID_TLS/key.pem
+      tls-server-cert: $BUILDGRID_TLS/certificate.pem"
+fi
 cat >"$work/config.yml" <<YAML
 # Made by server.sh.
 server:
   - !channel
     address: 127.0.0.1:$port
-    insecure-mode: true
+    $security
 grpc-server-options:
   # A port that another server has is an error.
   grpc.so_reuseport: 0

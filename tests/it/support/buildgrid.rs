@@ -36,6 +36,15 @@ fn start(command: &mut Command) -> Child {
 impl BuildGrid {
     /// Starts one, if it is installed.
     pub fn start() -> Option<Self> {
+        Self::start_with(None)
+    }
+
+    /// Starts one that speaks TLS, with `key.pem` and `certificate.pem` in the folder `tls`.
+    pub fn start_with_tls(tls: &Path) -> Option<Self> {
+        Self::start_with(Some(tls))
+    }
+
+    fn start_with(tls: Option<&Path>) -> Option<Self> {
         let is_there = installed().join("buildgrid").is_dir()
             && Path::new("/usr/lib/postgresql/15/bin/initdb").is_file();
         if !is_there {
@@ -50,9 +59,11 @@ impl BuildGrid {
             Command::new(super::package().join("tests/buildgrid/server.sh"))
                 .args([&installed(), &folder.path().join("server")])
                 .arg(port.to_string())
-                .env("BUILDGRID_RESTART", "1"),
+                .env("BUILDGRID_RESTART", "1")
+                .envs(tls.map(|tls| ("BUILDGRID_TLS", tls))),
         );
-        Some(Self { address: format!("grpc://127.0.0.1:{port}"), server, worker: None, folder })
+        let scheme = if tls.is_some() { "grpcs" } else { "grpc" };
+        Some(Self { address: format!("{scheme}://localhost:{port}"), server, worker: None, folder })
     }
 
     /// Starts a worker that executes actions with the program `runner`, so many at once.
