@@ -95,7 +95,7 @@ impl Calls {
     }
 
     /// The calls of a process that runs because an answer differed from those of the traces that `follower` followed.
-    pub fn after(follower: Box<Follower>) -> Self {
+    pub fn after(follower: Follower) -> Self {
         let (builder, given) = follower.into_beginning();
         Self::new(Way::TakenDown { builder, given: given.into(), given_count: 0 })
     }

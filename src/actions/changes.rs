@@ -76,8 +76,8 @@ impl Changes<'_, '_> {
                 let at = format!("{path}/{name}");
                 let is_old = |old: &&Node| old.file_type() == node.file_type();
                 let mut old = old.0.get(name).filter(|old| is_old(old) && !moves.is_away(&at));
-                let moved = moves.take(&at, node);
-                if let Some((held, was)) = &moved {
+                let waiting = moves.take(&at, node);
+                if let Some((held, was)) = &waiting {
                     let placed = self.place(held, &at, old.is_some());
                     placed.map_err(|errno| failed(name, errno))?;
                     old = Some(was);

@@ -29,7 +29,7 @@ pub struct Moves {
 }
 
 impl Moves {
-    /// Moves what `moved` names out of the directory at the absolute path `at`, which had the digest `before`, and gets the digest
+    /// Moves `all` out of the directory at the absolute path `at`, which had the digest `before`, and gets the digest
     /// `after`. What is malformed or not there is left out: then it is removed and made anew.
     ///
     /// # Errors
@@ -38,13 +38,13 @@ impl Moves {
         vfs: &mut Overlay,
         trees: &mut Trees<'_>,
         (at, before, after): (&str, &api::Digest, &api::Digest),
-        moved: impl Iterator<Item = Moved>,
+        all: impl Iterator<Item = Moved>,
         now: u64,
     ) -> Result<Self, ActionError> {
         let mut moves = Self::default();
         // Where the old paths of what was moved are now, and the new paths that they get.
         let mut places: HashMap<String, (String, String)> = HashMap::new();
-        for Moved { from, to, .. } in moved {
+        for Moved { from, to, .. } in all {
             let is_path = |path: &str| {
                 VPath::parse(path).is_ok_and(|it| !it.is_root() && it.as_str() == path)
             };

@@ -137,13 +137,15 @@ impl Request {
             let written = times.iter().filter(|(_, it)| !it.was_set);
             let written = written.map(|(path, it)| (path.clone(), it.modified_ns)).collect();
             let (vfs, trees) = (machine.vfs_mut(), &mut trees);
-            let moved = end.beside.moved.iter().filter(|it| of_mount(it.mount)).cloned();
-            let moves = Moves::begin(vfs, trees, (&mount.path, &before, &after), moved, now)?;
+            let all = end.beside.moved.iter().filter(|it| of_mount(it.mount)).cloned();
+            let moves = Moves::begin(vfs, trees, (&mount.path, &before, &after), all, now)?;
             let fetches = self.needs_contents;
             let made = HashSet::new();
             let mut changes = Changes { vfs, trees, now, written, made, fetches };
             changes.make(&mount.path, before, after, moves)?;
-            times.iter().for_each(|(path, times)| changes.set_times(path, times));
+            for (path, times) in &times {
+                changes.set_times(path, times);
+            }
         }
         let stream = |raw: Vec<u8>, digest: Option<&api::Digest>, what| match digest {
             Some(digest) if raw.is_empty() => self.fetch(digest, what, STREAM_BYTES_MAX),

@@ -14,7 +14,7 @@ use crate::process::ExitStatus;
 pub const END: &str = "end.json";
 
 /// Largest description, in bytes.
-pub const END_BYTES_MAX: u64 = 256 << 20;
+pub const END_BYTES_MAX: u64 = 64 << 20;
 
 /// Most limits and programs that it names.
 const NAMED_MAX: usize = 100;
@@ -93,12 +93,18 @@ impl RunEnd {
         Self { how: How::Limit(limit), limits_hit: vec![limit], ..Self::not_started(String::new()) }
     }
 
-    /// Its description.
+    /// Its description; without what the trees do not tell, if that is too long.
     ///
     /// # Errors
     /// [`ActionError::Machine`]: it has none.
     pub fn to_bytes(&self) -> Result<Vec<u8>, ActionError> {
-        serde_json::to_vec(self).map_err(|error| ActionError::Machine(error.to_string()))
+        let bytes = |end: &Self| {
+            serde_json::to_vec(end).map_err(|error| ActionError::Machine(error.to_string()))
+        };
+        match bytes(self)? {
+            whole if whole.len() as u64 <= END_BYTES_MAX => Ok(whole),
+            _ => bytes(&Self { beside: Beside::default(), ..self.clone() }),
+        }
     }
 
     /// The one that `bytes` describe.

@@ -18,6 +18,8 @@ use super::overtime::Overtime;
 use super::planted_links::{Folders, check_folders};
 use super::record::Recording;
 use super::recover::before_opening;
+#[cfg(feature = "remote")]
+use super::remote_exec;
 use super::replaceable::{Written, expect_apart};
 use super::report::{Report, Status, ms, raised_with};
 use super::results::Caching;
@@ -97,10 +99,9 @@ fn perform_somewhere(
             let message = "--remote-exec: a recorded run runs here; omit it";
             return Err(super::exit::Usage(message.to_owned()).into());
         }
-        use super::remote_exec::Ran;
-        return match super::remote_exec::run(args, address, stdout, report_to, report)? {
-            Ran::There(code) => Ok(code),
-            Ran::Nowhere(stdin) => {
+        return match remote_exec::run(args, address, stdout, report_to, report)? {
+            remote_exec::Ran::There(code) => Ok(code),
+            remote_exec::Ran::Nowhere(stdin) => {
                 let here = RunArgs { stdin, remote_exec: None, ..args.clone() };
                 perform(&here, record, stdout, report_to, report)
             }

@@ -110,7 +110,7 @@ pub(super) async fn process(
     });
     let (answers, calls) = match follower {
         None => (Vec::new(), Calls::from_start(results.secrets())),
-        Some(follower) => (follower.answers().to_vec(), Calls::after(follower)),
+        Some(follower) => (follower.answers().to_vec(), Calls::after(*follower)),
     };
     let (ended, trace) = run_taken_down(results, action, program, guest, calls).await;
     if let Some(trace) = &trace {

@@ -37,7 +37,7 @@ mod trace;
 pub use self::action::{Action, Place};
 pub use self::cache::{ResultCache, ResultCacheError, ResultsInfo, TraceInfo};
 #[cfg(feature = "remote")]
-pub use self::remote::{RemoteCache, RemoteConfig, RemoteStatistics};
+pub use self::remote::{RemoteCache, RemoteConfig, RemoteStatistics, trace_of_contents};
 pub use self::secrets::Secrets;
 pub use self::shared::Shared;
 pub use self::statistics::{Difference, NotKept, Results, Statistics, Unkept, WrongTrace};

@@ -123,7 +123,8 @@ fn trim(root: &Path) -> Result<(), DiskError> {
     Ok(())
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
 

@@ -28,6 +28,7 @@ taken and ignored.
 Exit codes: 0 if there is a result, whatever its own exit code is; otherwise 2 or 125, and FILE.error-status says why. \
 See docs/cluster.md."
 )]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option")]
 pub struct RunnerArgs {
     /// The server with the contents of the action: http://HOST:PORT, https:// for TLS, or unix:PATH
     #[arg(long, value_name = "URL")]

@@ -43,6 +43,11 @@ const REMEMBERED_BYTES_MAX: u64 = 128 << 20;
 /// Most failed requests: then the server is not asked any more.
 const FAILURES_MAX: u32 = 3;
 
+/// The trace that a server keeps as these `contents`, for tools that read what is there; `None` if it is none.
+pub fn trace_of_contents(contents: &[u8]) -> Option<Trace> {
+    tree::unpacked(contents)
+}
+
 /// A server, and how it is used.
 #[derive(Clone, Debug)]
 pub struct RemoteConfig {

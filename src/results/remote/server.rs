@@ -23,6 +23,9 @@ const LISTED_MAX: usize = 10_000;
 /// Largest list, in bytes: clients of gRPC take answers of at most 4 MiB.
 const LIST_BYTES_MAX: usize = 3 << 20;
 
+/// A trace, and the bytes that the server keeps.
+pub type Contents = (Named, Vec<u8>);
+
 /// A server with traces.
 pub struct Server {
     connection: Connection,
@@ -35,7 +38,7 @@ impl Server {
     }
 
     /// The traces at `place` that are trusted, with their bytes, and how many are not. One that the server has lost is none.
-    pub fn traces(&self, place: Place) -> Result<(Vec<(Named, Vec<u8>)>, u64), RemoteError> {
+    pub fn traces(&self, place: Place) -> Result<(Vec<Contents>, u64), RemoteError> {
         let Some(mut result) = self.result(&Key::of_place(place))? else {
             return Ok(Default::default());
         };

@@ -7,7 +7,9 @@ mod server;
 mod trust;
 mod wrong;
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::time::Instant;
 
 use serde_json::Value;
 
@@ -92,6 +94,38 @@ fn shared_over(address: &str) {
     let (counts, again) = second.build(address, &["--remote-upload"]);
     assert_eq!(counts, [21, 0, 3, 0]);
     assert_eq!(printed, again);
+}
+
+/// Builds that use the server at `address`, at so many points of which `kill` ends it, and starts it again, perhaps at another address.
+/// Each must make what a build without a server makes, which is returned.
+fn killed_in_builds(
+    address: &mut String,
+    kills: usize,
+    mut kill: impl FnMut(&mut String) + Send,
+) -> BTreeMap<String, Vec<u8>> {
+    let plain = Machine::new();
+    plain.0.belljar(&["sh", "--apply", "build.sh"]);
+    let right = tree(&plain.0.tree());
+    let begun = Instant::now();
+    Machine::new().build(address, &[]);
+    let whole = begun.elapsed();
+    for number in 0..kills {
+        let machine = Machine::new();
+        let cache = format!("--remote-cache={address}");
+        let after = whole * u32::try_from(number).unwrap() / u32::try_from(kills).unwrap();
+        let output = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(after);
+                kill(address);
+            });
+            let args =
+                ["sh", "--apply", "--remote-upload", "--remote-timeout=2s", &cache, "build.sh"];
+            machine.0.belljar(&args)
+        });
+        assert_eq!(output.status.code(), Some(0), "killed after {after:?}: {}", stderr(&output));
+        assert_eq!(tree(&machine.0.tree()), right, "killed after {after:?}");
+    }
+    right
 }
 
 /// Contents that do not fit in one message.

@@ -305,8 +305,11 @@ impl api::action_cache_server::ActionCache for Services {
             _ => results.get(&digest),
         };
         let mut found = found.cloned().ok_or_else(|| Status::not_found("no such action"))?;
-        if let (Fault::Contents, Some(last)) = (self.fault, found.stdout_raw.last_mut()) {
-            *last ^= 1;
+        // What a result has itself is a content, too.
+        match self.fault {
+            Fault::Contents => found.stdout_raw.last_mut().into_iter().for_each(|last| *last ^= 1),
+            Fault::Lost => found.stdout_raw.clear(),
+            _ => {}
         }
         for file in &mut found.output_files {
             let digest = file.digest.as_mut().unwrap();
