@@ -1,17 +1,16 @@
 //! What an action changed, made again here.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bazel_remote_apis::build::bazel::remote::execution::v2 as api;
 
 use super::ActionError;
-use super::beside::TimesOf;
 use super::input_root::Node;
-use super::moves::Moves;
+use super::moves::{ChangedMount, Moves};
 use super::trees::Trees;
 use crate::base::errno::Errno;
-use crate::kernel::vfs::{FileType, Follow, Overlay, SetTime};
+use crate::kernel::vfs::{FileType, Follow, Overlay, beneath};
 
 /// Most files, directories and links that a result may bring along. Few directories that contain each other can have more
 /// than any machine could hold.
@@ -25,8 +24,6 @@ pub struct Changes<'a, 't> {
     pub now: u64,
     /// When files were written, by their absolute paths, where that is known.
     pub written: HashMap<String, u64>,
-    /// The absolute paths of files that were written.
-    pub made: HashSet<String>,
     /// Whether contents are fetched. Without them, a file that changed holds a text that names its new content.
     pub fetches: bool,
 }
@@ -39,21 +36,16 @@ struct Changed {
 }
 
 impl Changes<'_, '_> {
-    /// Makes the directory at the absolute path `path`, which has the digest `before`, the one with the digest `after`, which it has
-    /// after the `moves`.
+    /// Makes the root of `mount` what it was after the run; `moves` have begun.
     ///
     /// # Errors
     /// [`ActionError`]: the result is malformed, its contents are not there, or the namespace does not take a change.
-    pub fn make(
-        &mut self,
-        path: &str,
-        before: api::Digest,
-        after: api::Digest,
-        mut moves: Moves,
-    ) -> Result<(), ActionError> {
+    pub fn make(&mut self, mount: &ChangedMount, moves: &mut Moves) -> Result<(), ActionError> {
+        let ChangedMount { path, before, after, .. } = mount;
+        let (before, after) = (Some(before.clone()), after.clone());
         // A list, because recursion could overflow the stack.
         let (mut made, mut written) = (0, Vec::new());
-        let mut changed = vec![Changed { path: path.to_owned(), before: Some(before), after }];
+        let mut changed = vec![Changed { path: path.clone(), before, after }];
         while let Some(Changed { path, before, after }) = changed.pop() {
             if before.as_ref() == Some(&after) && !moves.reach_into(&path) {
                 continue;
@@ -79,8 +71,8 @@ impl Changes<'_, '_> {
                 let waiting = moves.take(&at, node);
                 if let Some((held, was)) = &waiting {
                     let placed = self.place(held, &at, old.is_some());
-                    placed.map_err(|errno| failed(name, errno))?;
-                    old = Some(was);
+                    let placed = placed.map_err(|errno| failed(name, errno))?;
+                    old = Some(was).filter(|_| placed);
                 }
                 let reached = matches!(node, Node::Directory(_)) && moves.reach_into(&at);
                 if old == Some(node) && !reached {
@@ -99,7 +91,10 @@ impl Changes<'_, '_> {
                     if before.is_none() {
                         let base = self.vfs.host_base();
                         let made = self.vfs.create_dir(base, &at[1..], self.now);
-                        made.map_err(|errno| failed(name, errno))?;
+                        // It may hold a mount point here, too.
+                        if made != Err(Errno::Exist) || !self.vfs.is_scaffold_at(&at[1..]) {
+                            made.map_err(|errno| failed(name, errno))?;
+                        }
                     }
                     changed.push(Changed { path: at, before, after: after.clone() });
                 } else {
@@ -108,39 +103,64 @@ impl Changes<'_, '_> {
                 }
             }
         }
-        // What is written later is later, also here.
-        written.sort_by_key(|(when, ..)| *when);
-        for (when, at, old, node) in written {
+        // What is written later is later, also here; further names come last.
+        written.sort_by_key(|(when, at, ..)| (moves.first_name(at).is_some(), *when));
+        for (when, at, mut old, node) in written {
+            if let Some((first, whose)) = self.named_before(mount, moves, &at)?
+                && whose == node
+            {
+                if self.link(&first, &at, old.is_some()) {
+                    continue;
+                }
+                old = None;
+            }
             let content = self.content(old.as_ref(), &node, &at)?;
             self.write(&at, old.as_ref(), &node, content, when)
                 .map_err(|errno| ActionError::Output { path: at, errno })?;
         }
-        if let Some(holder) = moves.finish() {
+        Ok(())
+    }
+
+    /// The first name of the file whose further name is the absolute path `at` in `mount`, and what is there after the run.
+    fn named_before(
+        &mut self,
+        mount: &ChangedMount,
+        moves: &Moves,
+        at: &str,
+    ) -> Result<Option<(String, Node)>, ActionError> {
+        let Some(first) = moves.first_name(at) else { return Ok(None) };
+        let Some(rest) = beneath(&mount.path, first) else { return Ok(None) };
+        Ok(self.trees.find(&mount.after, rest)?.map(|node| (first.to_owned(), node)))
+    }
+
+    /// Ends when all mounts are made.
+    ///
+    /// # Errors
+    /// [`ActionError::Output`]: what is of no use any more cannot be removed.
+    pub fn finish(&mut self, moves: Moves) -> Result<(), ActionError> {
+        for holder in moves.finish() {
             let failed = |errno| ActionError::Output { path: holder.clone(), errno };
             self.remove(&holder).map_err(failed)?;
         }
         Ok(())
     }
 
-    /// Moves what waits at the absolute path `held` to `at`, where it may replace something.
-    fn place(&mut self, held: &str, at: &str, replaces: bool) -> Result<(), Errno> {
+    /// Moves what waits at the absolute path `held` to `at`, where it may replace something; returns whether it could be moved.
+    fn place(&mut self, held: &str, at: &str, replaces: bool) -> Result<bool, Errno> {
         if replaces {
             self.remove(at)?;
         }
         let base = self.vfs.host_base();
-        self.vfs.rename((base, &held[1..]), (base, &at[1..]), self.now)
+        // A file with several names cannot be moved to another mount: it is made there anew.
+        Ok(self.vfs.rename((base, &held[1..]), (base, &at[1..]), self.now).is_ok())
     }
 
-    /// Gives the file at the absolute path `path` the `times`, if it is there.
-    pub fn set_times(&mut self, path: &str, times: &TimesOf) {
-        if !times.was_set && self.made.contains(path) {
-            return;
-        }
-        let (accessed, modified) = (SetTime::At(times.accessed_ns), SetTime::At(times.modified_ns));
+    /// Makes the absolute path `at` a further name of the file `first`, in place of what is there; returns whether that could be done.
+    fn link(&mut self, first: &str, at: &str, replaces: bool) -> bool {
         let base = self.vfs.host_base();
-        // Of what is not there, nothing is told.
-        let (follow, now) = (Follow::No, times.changed_ns);
-        let _ = self.vfs.set_times_at(base, &path[1..], follow, accessed, modified, now);
+        let removed = !replaces || self.vfs.unlink(base, &at[1..], self.now).is_ok();
+        let linked = self.vfs.link((base, &first[1..]), Follow::No, (base, &at[1..]), self.now);
+        removed && linked.is_ok()
     }
 
     /// The bytes of `node`, if they are others than those of `old`.
@@ -175,7 +195,6 @@ impl Changes<'_, '_> {
             Node::File { executable, .. } => {
                 if let Some(bytes) = content {
                     self.vfs.write(path, &bytes, now)?;
-                    self.made.insert(path.to_owned());
                 }
                 let is_executable = self.vfs.is_executable_at(base, &path[1..], Follow::No)?;
                 if is_executable != *executable {

@@ -77,8 +77,14 @@ pub enum ActionError {
         /// Why.
         errno: Errno,
     },
-    /// An output cannot be read.
-    #[error("the output {path:?} cannot be read: {errno}")]
+    /// A file changed while it was uploaded.
+    #[error("{path} changed while it was uploaded; run it again when it does not change")]
+    Changed {
+        /// Its path, as the program sees it.
+        path: String,
+    },
+    /// An output cannot be read, or not be made here.
+    #[error("the output {path:?} cannot be read or made: {errno}")]
     Output {
         /// Its path.
         path: String,
@@ -111,7 +117,9 @@ impl ActionError {
             | Self::OfThisWorker(_)
             | Self::LimitOfThisWorker(_)
             | Self::TrapOfThisWorker(_) => RESOURCE_EXHAUSTED,
-            Self::Machine(_) | Self::Input { .. } | Self::Output { .. } => INTERNAL,
+            Self::Machine(_) | Self::Input { .. } | Self::Changed { .. } | Self::Output { .. } => {
+                INTERNAL
+            }
         }
     }
 

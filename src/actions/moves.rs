@@ -9,13 +9,25 @@ use std::ops::Bound;
 use bazel_remote_apis::build::bazel::remote::execution::v2 as api;
 
 use super::ActionError;
-use super::beside::Moved;
+use super::beside::{At, Beside, Linked, Moved};
 use super::input_root::Node;
 use super::trees::Trees;
 use crate::kernel::vfs::{Follow, Overlay, VPath};
 
 /// Most names that are tried for the directory in which things wait.
 const HOLDERS_MAX: usize = 100;
+
+/// A mount that a run changed.
+pub struct ChangedMount {
+    /// Its number among the mounts of the run.
+    pub number: usize,
+    /// Its absolute path.
+    pub path: String,
+    /// The digest of its root before the run.
+    pub before: api::Digest,
+    /// And after it.
+    pub after: api::Digest,
+}
 
 /// What waits for its place.
 #[derive(Default)]
@@ -24,79 +36,88 @@ pub struct Moves {
     waiting: BTreeMap<String, (String, Node)>,
     /// Absolute paths at which the old tree has something that was moved away.
     away: BTreeSet<String>,
-    /// The directory in which all of it waits.
-    holder: Option<String>,
+    /// The directories in which all of it waits, by the numbers of their mounts.
+    holders: BTreeMap<usize, String>,
+    /// First names of files, by the further ones; all of them absolute paths.
+    linked: BTreeMap<String, String>,
 }
 
 impl Moves {
-    /// Moves `all` out of the directory at the absolute path `at`, which had the digest `before`, and gets the digest
-    /// `after`. What is malformed or not there is left out: then it is removed and made anew.
+    /// Moves what `beside` names out of the way in `mounts`. What is malformed or not there is left out: then it is removed and made
+    /// anew.
     ///
     /// # Errors
     /// [`ActionError`]: a directory cannot be read.
     pub fn begin(
         vfs: &mut Overlay,
         trees: &mut Trees<'_>,
-        (at, before, after): (&str, &api::Digest, &api::Digest),
-        all: impl Iterator<Item = Moved>,
+        mounts: &[ChangedMount],
+        beside: &Beside,
         now: u64,
     ) -> Result<Self, ActionError> {
         let mut moves = Self::default();
+        let absolute = |At(number, path): &At| {
+            let is_path = VPath::parse(path).is_ok_and(|it| !it.is_root() && it.as_str() == path);
+            let mount = mounts.iter().find(|mount| mount.number == *number).filter(|_| is_path)?;
+            Some((mount, format!("{}/{path}", mount.path)))
+        };
+        for Linked { first, name } in &beside.linked {
+            if let (Some((_, first)), Some((_, name))) = (absolute(first), absolute(name)) {
+                moves.linked.insert(name, first);
+            }
+        }
         // Where the old paths of what was moved are now, and the new paths that they get.
         let mut places: HashMap<String, (String, String)> = HashMap::new();
-        for Moved { from, to, .. } in all {
-            let is_path = |path: &str| {
-                VPath::parse(path).is_ok_and(|it| !it.is_root() && it.as_str() == path)
-            };
-            if !is_path(&from) || !is_path(&to) {
+        for Moved { from, to } in &beside.moved {
+            let (Some((mount, old)), Some((_, new))) = (absolute(from), absolute(to)) else {
                 continue;
-            }
-            let Some(node) = trees.find(before, &from)? else { continue };
-            let above = above(&from).find_map(|(above, rest)| Some((places.get(above)?, rest)));
+            };
+            let Some(node) = trees.find(&mount.before, &from.1)? else { continue };
+            let above = above(&old).find_map(|(above, rest)| Some((places.get(above)?, rest)));
             let (now_at, comes_to) = match above {
                 Some(((holds, gets), rest)) => (format!("{holds}{rest}"), format!("{gets}{rest}")),
-                None => (format!("{at}/{from}"), from.clone()),
+                None => (old.clone(), old.clone()),
             };
             // It is moved with the directory above.
-            if comes_to == to {
+            if comes_to == new {
                 continue;
             }
-            let Some(holder) = moves.holder(vfs, trees, (at, after), now)? else { break };
+            let Some(holder) = moves.holder(vfs, trees, mount, now)? else { break };
             let held = format!("{holder}/{}", places.len());
             let base = vfs.host_base();
             if vfs.rename((base, &now_at[1..]), (base, &held[1..]), now).is_err() {
                 continue;
             }
-            moves.away.insert(format!("{at}/{comes_to}"));
-            moves.waiting.insert(format!("{at}/{to}"), (held.clone(), node));
-            places.insert(from, (held, to));
+            moves.away.insert(comes_to);
+            moves.waiting.insert(new.clone(), (held.clone(), node));
+            places.insert(old, (held, new));
         }
         Ok(moves)
     }
 
-    /// The directory in which things wait, which is made with a name that nothing has, and that nothing gets.
+    /// The directory of `mount` in which things wait, which is made with a name that nothing has, and that nothing gets.
     fn holder(
         &mut self,
         vfs: &mut Overlay,
         trees: &mut Trees<'_>,
-        (at, after): (&str, &api::Digest),
+        mount: &ChangedMount,
         now: u64,
     ) -> Result<Option<String>, ActionError> {
         let base = vfs.host_base();
         for number in 0..HOLDERS_MAX {
-            if self.holder.is_some() {
+            if self.holders.contains_key(&mount.number) {
                 break;
             }
             let name = format!(".belljar-moved-{number}");
-            let path = format!("{at}/{name}");
+            let path = format!("{}/{name}", mount.path);
             if vfs.stat(base, &path[1..], Follow::No).is_err()
-                && trees.find(after, &name)?.is_none()
+                && trees.find(&mount.after, &name)?.is_none()
                 && vfs.create_dir(base, &path[1..], now).is_ok()
             {
-                self.holder = Some(path);
+                self.holders.insert(mount.number, path);
             }
         }
-        Ok(self.holder.clone())
+        Ok(self.holders.get(&mount.number).cloned())
     }
 
     /// Whether what the old tree has at the absolute path `path` was moved away.
@@ -119,9 +140,14 @@ impl Moves {
         if was.file_type() == node.file_type() { self.waiting.remove(path) } else { None }
     }
 
-    /// The directory to be removed at the end.
-    pub fn finish(self) -> Option<String> {
-        self.holder
+    /// The first name of the file whose further name is the absolute path `path`.
+    pub fn first_name(&self, path: &str) -> Option<&str> {
+        self.linked.get(path).map(String::as_str)
+    }
+
+    /// The directories to be removed at the end.
+    pub fn finish(self) -> impl Iterator<Item = String> {
+        self.holders.into_values()
     }
 }
 

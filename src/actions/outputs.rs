@@ -215,8 +215,7 @@ impl<'a> Outputs<'a> {
             let failed = |errno| ActionError::Output { path: real.clone(), errno };
             let blob = Blob::new(self.vfs.read(&real).map_err(failed)?);
             if blob.digest != digest {
-                let message = format!("{real} changed while it was uploaded; run it again");
-                return Err(ActionError::Machine(message));
+                return Err(ActionError::Changed { path: real });
             }
             self.waiting_bytes += blob.bytes.len() as u64 + BESIDE_BYTES;
             self.waiting.push(blob);
@@ -250,6 +249,28 @@ impl<'a> Outputs<'a> {
             None => Ok(self.uploaded),
             Some(digest) => Err(ActionError::missing("an input that is an output", &digest)),
         }
+    }
+
+    /// Whether a file could not be read because it changed on the disk.
+    fn is_drifted(&mut self) -> bool {
+        self.vfs.take_drifts().iter().any(|drift| drift.kind.is_error())
+    }
+
+    /// Whether the absolute path `real` is a mount point, or a directory that was made to hold one and holds nothing else.
+    fn is_for_mounts(&mut self, real: &str) -> bool {
+        if self.mount_points.contains(real) {
+            return true;
+        }
+        if !has_beneath(&self.mount_points, real) || !self.vfs.is_scaffold_at(&real[1..]) {
+            return false;
+        }
+        let Ok(id) = self.vfs.open_dir(real) else { return false };
+        let listed = self.vfs.list(id);
+        self.vfs.close(id);
+        // As deep as the paths of mounts are.
+        listed.is_ok_and(|listed| {
+            listed.iter().all(|entry| self.is_for_mounts(&format!("{real}/{}", entry.name)))
+        })
     }
 
     fn base(&self) -> Base {
@@ -287,7 +308,12 @@ impl<'a> Outputs<'a> {
             }
             return Ok((digest, executable));
         }
-        let blob = Blob::new(self.vfs.read(real).map_err(failed)?);
+        let read = self.vfs.read(real).map_err(|errno| match errno {
+            // A file that changes while it is read could be a mixture of two.
+            Errno::Io if self.is_drifted() => ActionError::Changed { path: real.to_owned() },
+            errno => failed(errno),
+        });
+        let blob = Blob::new(read?);
         if let (Some(known), Some(state)) = (&mut self.known, state) {
             known.put(self.vfs, real, state, &blob.digest);
         }
@@ -400,8 +426,11 @@ impl<'a> Outputs<'a> {
                 return Err(ActionError::invalid(real, reason));
             }
             let inner = listed.iter().filter(|entry| entry.file_type == FileType::Directory);
-            let inner = inner.map(|entry| format!("{at}/{}", entry.name));
-            unlisted.extend(inner.filter(|inner| !self.mount_points.contains(inner)));
+            for inner in inner.map(|entry| format!("{at}/{}", entry.name)) {
+                if !self.is_for_mounts(&inner) {
+                    unlisted.push(inner);
+                }
+            }
             directories.push((at, listed));
         }
         for (at, listed) in directories.into_iter().rev() {
@@ -445,7 +474,7 @@ impl<'a> Outputs<'a> {
         let mut message = api::Directory::default();
         for Listed { name, file_type, .. } in listed {
             let (real, name) = (format!("{at}/{name}"), name.to_string());
-            if self.mount_points.contains(&real) {
+            if self.is_for_mounts(&real) {
                 continue;
             }
             match file_type {

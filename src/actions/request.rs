@@ -1,6 +1,5 @@
 //! A run that a cluster executes.
 
-use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -8,17 +7,19 @@ use bazel_remote_apis::build::bazel::remote::execution::v2 as api;
 use prost::Message as _;
 
 use super::ActionError;
+use super::beside::{At, TimesOf};
 use super::changes::Changes;
 use super::duration::{from_proto, to_proto};
 use super::error::fetch;
 use super::known_inputs::KnownInputs;
-use super::moves::Moves;
+use super::moves::{ChangedMount, Moves};
 use super::outputs::{Forms, Outputs};
 use super::run_end::{END, END_BYTES_MAX, RunEnd};
 use super::spec::{FILE, MOUNTS, PROGRAM, STDIN, Spec, WORDS};
 use super::trees::Trees;
 use crate::kernel::machine::Machine;
 use crate::kernel::machine::limits::Limit;
+use crate::kernel::vfs::Times;
 use crate::remote::code::DEADLINE_EXCEEDED;
 use crate::remote::{Connection, RemoteError, Stage, is_digest};
 
@@ -120,33 +121,19 @@ impl Request {
         {
             machine.advance(virtual_duration);
         }
+        let mut changed = Vec::new();
         for (number, before) in mounts.into_iter().enumerate() {
             let mount = &self.spec.mounts[number];
             if mount.read_only {
                 continue;
             }
-            let path = format!("{MOUNTS}/{number}");
-            let output = result.output_directories.iter().find(|output| output.path == path);
-            let after = output.and_then(|output| output.root_directory_digest.clone());
-            let after = after.ok_or_else(|| lacks(&path))?;
-            let now = machine.now_ns();
-            let of_mount = |of: usize| of == number;
-            let times = end.beside.times.iter().filter(|times| of_mount(times.mount));
-            let times: Vec<_> =
-                times.map(|it| (format!("{}/{}", mount.path, it.path), it)).collect();
-            let written = times.iter().filter(|(_, it)| !it.was_set);
-            let written = written.map(|(path, it)| (path.clone(), it.modified_ns)).collect();
-            let (vfs, trees) = (machine.vfs_mut(), &mut trees);
-            let all = end.beside.moved.iter().filter(|it| of_mount(it.mount)).cloned();
-            let moves = Moves::begin(vfs, trees, (&mount.path, &before, &after), all, now)?;
-            let fetches = self.needs_contents;
-            let made = HashSet::new();
-            let mut changes = Changes { vfs, trees, now, written, made, fetches };
-            changes.make(&mount.path, before, after, moves)?;
-            for (path, times) in &times {
-                changes.set_times(path, times);
-            }
+            let output = format!("{MOUNTS}/{number}");
+            let found = result.output_directories.iter().find(|it| it.path == output);
+            let after = found.and_then(|output| output.root_directory_digest.clone());
+            let (path, after) = (mount.path.clone(), after.ok_or_else(|| lacks(&output))?);
+            changed.push(ChangedMount { number, path, before, after });
         }
+        self.make(&changed, &end, machine, &mut trees)?;
         let stream = |raw: Vec<u8>, digest: Option<&api::Digest>, what| match digest {
             Some(digest) if raw.is_empty() => self.fetch(digest, what, STREAM_BYTES_MAX),
             _ => Ok(raw),
@@ -157,6 +144,39 @@ impl Request {
             stderr: stream(result.stderr_raw, result.stderr_digest.as_ref(), "standard error")?,
             known,
         })
+    }
+
+    /// Makes the changes of the mounts `changed` in `machine`; `end` says what the trees do not.
+    fn make(
+        &self,
+        changed: &[ChangedMount],
+        end: &RunEnd,
+        machine: &mut Machine,
+        trees: &mut Trees<'_>,
+    ) -> Result<(), ActionError> {
+        let (now, vfs) = (machine.now_ns(), machine.vfs_mut());
+        let absolute = |At(number, path): &At| {
+            let mount = changed.iter().find(|mount| mount.number == *number)?;
+            Some(format!("{}/{path}", mount.path))
+        };
+        let written = end.beside.times.iter().filter(|times| !times.was_set);
+        let written = written.filter_map(|times| Some((absolute(&times.at)?, times.modified_ns)));
+        let written = written.collect();
+        let mut moves = Moves::begin(vfs, trees, changed, &end.beside, now)?;
+        let mut changes = Changes { vfs, trees, now, written, fetches: self.needs_contents };
+        for mount in changed {
+            changes.make(mount, &mut moves)?;
+        }
+        changes.finish(moves)?;
+        for TimesOf { at, accessed_ns, modified_ns, changed_ns, was_set } in &end.beside.times {
+            let times = Times { atim: *accessed_ns, mtim: *modified_ns, ctim: *changed_ns };
+            if let Some(path) = absolute(at) {
+                let base = vfs.host_base();
+                // Of what is not there, nothing is told.
+                let _ = vfs.restore_times_at(base, &path[1..], times, *was_set);
+            }
+        }
+        Ok(())
     }
 
     fn fetch(&self, digest: &api::Digest, what: &str, max: u64) -> Result<Vec<u8>, ActionError> {

@@ -29,6 +29,8 @@ pub struct RunEnd {
     pub limits_hit: Vec<Limit>,
     /// Programs that it looked for in vain.
     pub missing_programs: Vec<String>,
+    /// Bytes of memory that its changes took.
+    pub upper_bytes: u64,
     /// What the trees of its outputs do not tell.
     pub beside: Beside,
 }
@@ -78,14 +80,15 @@ impl RunEnd {
         };
         let trapped = status.trapped().iter().take(NAMED_MAX).map(trapped).collect();
         let missing_programs = missing_programs.into_iter().take(NAMED_MAX).collect();
-        Self { how, trapped, limits_hit, missing_programs, beside: Beside::default() }
+        let (upper_bytes, beside) = (0, Beside::default());
+        Self { how, trapped, limits_hit, missing_programs, upper_bytes, beside }
     }
 
     /// That of a program which cannot be started, for this reason.
     pub fn not_started(reason: String) -> Self {
         let (trapped, limits_hit, missing_programs) = (Vec::new(), Vec::new(), Vec::new());
-        let beside = Beside::default();
-        Self { how: How::NotStarted(reason), trapped, limits_hit, missing_programs, beside }
+        let (how, upper_bytes, beside) = (How::NotStarted(reason), 0, Beside::default());
+        Self { how, trapped, limits_hit, missing_programs, upper_bytes, beside }
     }
 
     /// That of a run which ended with a limit.

@@ -471,6 +471,7 @@ fn told_beside(mut end: RunEnd, spec: &Spec, machine: &mut Machine) -> Result<Ru
     let entries = vfs.diff().map_err(|error| ActionError::Machine(error.to_string()))?;
     let paths: Vec<_> = spec.mounts.iter().map(|mount| &*mount.path).collect();
     end.beside = Beside::of(vfs, &entries, &paths);
+    end.upper_bytes = vfs.upper_bytes();
     Ok(end)
 }
 

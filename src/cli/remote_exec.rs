@@ -34,8 +34,19 @@ use crate::{
     ClockConfig, Engine, EngineConfig, Limit, Limits, Machine, OutputStream, Resolved, Toolchains,
 };
 
+/// Memory for what it takes to make changes again.
+const ROOM_BYTES: u64 = 64 << 20;
+
 /// Most bytes of standard input, which are in memory.
 const STDIN_BYTES_MAX: u64 = 1 << 30;
+
+/// `args` for the machine in which the changes of a worker are made again. The limit held there, and to make them takes somewhat more
+/// memory, such as that for where moved files wait.
+fn with_room(args: &RunArgs) -> RunArgs {
+    let mut here = args.clone();
+    here.limits.max_upper = args.limits.max_upper.saturating_mul(2).saturating_add(ROOM_BYTES);
+    here
+}
 
 /// Where a run was made.
 pub enum Ran {
@@ -64,7 +75,9 @@ pub fn run(
     let program = Program::find(args, &toolchains, report)?;
     let toolchain_specs = toolchains_of(&toolchains, program.toolchain.as_deref());
     let host = host::of_args(args)?;
-    let (mut machine, _) = setup::machine(args, None, None, host, &report.tiers, toolchains, None)?;
+    let here = with_room(args);
+    let (mut machine, _) =
+        setup::machine(&here, None, None, host, &report.tiers, toolchains, None)?;
     expect_current_dir(args, &mut machine)?;
     let name = report.program.clone();
     let request = Request {
@@ -97,6 +110,7 @@ pub fn run(
     report.timings.run_ms = ms(ambient::elapsed_since(run_started));
     let elapsed = machine.elapsed();
     report.spent(&machine, elapsed);
+    report.upper_bytes = end.upper_bytes;
     report.limits_hit = end.limits_hit.iter().copied().map(Limit::name).collect();
     report.cached = known;
     let raised = super::report::raised_with;

@@ -14,7 +14,8 @@ mod trust;
 mod upload;
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread;
 use std::time::Duration;
 
 use self::keys::Named;
@@ -30,22 +31,22 @@ use crate::base::digest::Digest;
 use crate::base::signature::{PublicKey, SecretKey};
 use crate::remote::{RemoteError, ServerConfig};
 
-/// Most bytes of a trace that is fetched or uploaded, and of all those that are fetched from one place. In memory, one
-/// that is made up can take up to 24 times as much.
+/// Most bytes of a trace that is fetched or uploaded, and of all those that are fetched from one place, before they are compressed.
+/// In memory, one that is made up can take up to 24 times as much.
 pub const REMOTE_TRACE_BYTES_MAX: u64 = 32 << 20;
 
 /// Most traces in one place: more than one are there only if they were stored at the same time.
 const TRACES_MAX: usize = 4;
 
 /// Bytes of fetched traces that are remembered, so that they are not fetched twice.
-const REMEMBERED_BYTES_MAX: u64 = 128 << 20;
+const REMEMBERED_BYTES_MAX: u64 = 32 << 20;
 
 /// Most failed requests: then the server is not asked any more.
 const FAILURES_MAX: u32 = 3;
 
 /// The trace that a server keeps as these `contents`, for tools that read what is there; `None` if it is none.
 pub fn trace_of_contents(contents: &[u8]) -> Option<Trace> {
-    tree::unpacked(contents)
+    tree::unpacked(contents, REMOTE_TRACE_BYTES_MAX).map(|(trace, _)| trace)
 }
 
 /// A server, and how it is used.
@@ -151,12 +152,26 @@ impl RemoteCache {
 
     /// Waits until everything is uploaded, at most for the timeout; returns what the server was used for.
     pub fn finish(&self) -> RemoteStatistics {
-        let left = self.uploads.as_ref().map_or(0, |uploads| uploads.finish(self.timeout));
-        if let (Some(list), Some(_)) = (&self.list, &self.uploads) {
-            list.store(&self.tree);
-        }
+        let Some(uploads) = &self.uploads else { return self.tree.statistics().clone() };
+        let begun = ambient::instant_now();
+        // The rest of the time is for the list.
+        let left = uploads.finish(self.timeout * 3 / 4);
         let mut statistics = self.tree.statistics().clone();
         statistics.lost += left;
+        if let Some(list) = self.list.clone() {
+            let (tree, (done, stored)) = (self.tree.clone(), mpsc::channel());
+            let store = move || {
+                list.store(&tree);
+                // It fails if nobody waits any more.
+                let _ = done.send(());
+            };
+            if thread::Builder::new().name("remote list".to_owned()).spawn(store).is_ok() {
+                // Without a list, traces are asked for one by one.
+                let rest = self.timeout.saturating_sub(ambient::elapsed_since(begun));
+                let _ = stored.recv_timeout(rest);
+            }
+            statistics.error = self.tree.statistics().error.clone();
+        }
         statistics
     }
 
@@ -185,6 +200,12 @@ impl RemoteCache {
         found
     }
 
+    /// How long lookups may still take.
+    fn time_left(&self) -> Duration {
+        let balance = self.balance.lock().unwrap_or_else(PoisonError::into_inner);
+        balance.saved.saturating_add(self.timeout).saturating_sub(balance.waited)
+    }
+
     fn look_up(
         &self,
         module: Digest,
@@ -196,8 +217,9 @@ impl RemoteCache {
         let begins = |trace: &Trace| trace.answers_shared(answers) == answers.len();
         if let Some(list) = &self.list {
             list.begin(&self.tree, is_here);
-            let ahead = list.take(place).and_then(|(named, bytes)| {
-                Some(Stored { named, trace: trace_at(place, &bytes)?.into() })
+            let ahead = list.take(place, self.time_left()).and_then(|(named, bytes)| {
+                let (trace, _) = trace_at(place, &bytes, REMOTE_TRACE_BYTES_MAX)?;
+                Some(Stored { named, trace: trace.into() })
             });
             if let Some(ahead) = ahead.filter(|ahead| begins(&ahead.trace)) {
                 return Some(ahead);

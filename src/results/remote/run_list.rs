@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use indexmap::IndexMap;
 
@@ -44,6 +45,16 @@ struct State {
     used: IndexMap<Digest, (Digest, Place, Option<Named>)>,
     /// Places of which this run has a trace to upload.
     added: HashSet<Digest>,
+    /// No more traces are fetched ahead.
+    is_over: bool,
+}
+
+impl State {
+    /// What is not fetched yet is asked for one by one, if the server still is.
+    fn give_up(&mut self) {
+        self.is_over = true;
+        self.ahead.retain(|_, ahead| matches!(ahead, Ahead::Fetched(_)));
+    }
 }
 
 /// The list of a command.
@@ -119,9 +130,8 @@ impl RunList {
             let named: Vec<_> = together.iter().map(|listed| listed.named.clone()).collect();
             let contents = tree.ask(|server| server.contents(&named));
             let mut state = self.lock();
-            let Some(contents) = contents else {
-                // They are asked for one by one, if the server still is.
-                state.ahead.retain(|_, ahead| matches!(ahead, Ahead::Fetched(_)));
+            let Some(contents) = contents.filter(|_| !state.is_over) else {
+                state.give_up();
                 break;
             };
             for (listed, bytes) in together.into_iter().zip(contents) {
@@ -137,12 +147,14 @@ impl RunList {
         self.changed.notify_all();
     }
 
-    /// The bytes of the trace at `place`, if it is fetched ahead.
-    pub fn take(&self, place: Place) -> Option<(Named, Vec<u8>)> {
+    /// The bytes of the trace at `place`, if it is fetched ahead, and comes within the time `most`. Otherwise no more are fetched.
+    pub fn take(&self, place: Place, most: Duration) -> Option<(Named, Vec<u8>)> {
         let waits = |state: &mut State| matches!(state.ahead.get(&place.at), Some(Ahead::Waits));
-        // Each request has its own timeout.
-        let state = self.changed.wait_while(self.lock(), waits);
-        let mut state = state.unwrap_or_else(PoisonError::into_inner);
+        let state = self.changed.wait_timeout_while(self.lock(), most, waits);
+        let (mut state, waited) = state.unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() {
+            state.give_up();
+        }
         let Some(Ahead::Fetched(bytes)) = state.ahead.remove(&place.at) else { return None };
         let listed = state.listed.as_ref()?.get(&place.at)?;
         Some((listed.named.clone(), bytes))

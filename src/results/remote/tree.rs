@@ -26,9 +26,11 @@ pub fn packed(trace: &Trace) -> Option<Vec<u8>> {
     (bytes.len() as u64 <= REMOTE_TRACE_BYTES_MAX).then(|| compressed(&bytes))
 }
 
-/// The trace that a server keeps in these `bytes`; `None` if they are none.
-pub fn unpacked(bytes: &[u8]) -> Option<Trace> {
-    Trace::from_bytes(&decompressed(bytes, REMOTE_TRACE_BYTES_MAX)?)
+/// The trace that a server keeps in these `bytes`, and its length when they are decompressed; `None` if they are none, or it is
+/// longer than `bytes_max`.
+pub fn unpacked(bytes: &[u8], bytes_max: u64) -> Option<(Trace, u64)> {
+    let bytes = decompressed(bytes, bytes_max)?;
+    Some((Trace::from_bytes(&bytes)?, bytes.len() as u64))
 }
 
 /// The traces of a server, which are remembered.
@@ -111,8 +113,9 @@ impl Tree {
             let mut traces = Vec::new();
             let (stored, untrusted) = server.traces(place)?;
             for (named, packed) in stored {
-                if let Some(trace) = trace_at(place, &packed) {
-                    bytes += trace.bytes();
+                let left = REMOTE_TRACE_BYTES_MAX - bytes;
+                if let Some((trace, len)) = trace_at(place, &packed, left) {
+                    bytes += len;
                     traces.push(Stored { named, trace: Arc::new(trace) });
                 }
             }
@@ -156,7 +159,8 @@ impl Tree {
     }
 }
 
-/// The trace in the `packed` bytes that a server keeps at `place`; `None` if it is none, or one of another action.
-pub fn trace_at(place: Place, packed: &[u8]) -> Option<Trace> {
-    unpacked(packed).filter(|trace| trace.action == place.action.digest())
+/// The trace in the `packed` bytes that a server keeps at `place`, and its length; `None` if it is none, one of another action, or
+/// longer than `bytes_max`.
+pub fn trace_at(place: Place, packed: &[u8], bytes_max: u64) -> Option<(Trace, u64)> {
+    unpacked(packed, bytes_max).filter(|(trace, _)| trace.action == place.action.digest())
 }

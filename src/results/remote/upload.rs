@@ -1,6 +1,6 @@
 //! Traces on their way to a server: in the background, and bounded.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -42,6 +42,8 @@ struct Left {
     bytes: AtomicU64,
     traces: Mutex<u64>,
     ended: Condvar,
+    /// Nobody waits any more: what is uploaded from then on is counted as lost already.
+    is_over: AtomicBool,
 }
 
 impl Uploads {
@@ -73,8 +75,7 @@ impl Uploads {
         let queue = usize::from(trace.action.as_bytes()[0]) % THREADS;
         let waiting = Waiting { module, place, trace: trace.clone(), bytes };
         if self.queues[queue].send(waiting).is_err() {
-            self.left.done(bytes);
-            self.tree.statistics().lost += 1;
+            self.left.done(bytes, |_| self.tree.statistics().lost += 1);
         }
     }
 
@@ -82,7 +83,9 @@ impl Uploads {
     pub(super) fn finish(&self, timeout: Duration) -> u64 {
         let waited =
             self.left.ended.wait_timeout_while(self.left.lock(), timeout, |left| *left > 0);
-        *waited.unwrap_or_else(PoisonError::into_inner).0
+        let left = waited.unwrap_or_else(PoisonError::into_inner).0;
+        self.left.is_over.store(true, Ordering::Relaxed);
+        *left
     }
 }
 
@@ -92,9 +95,14 @@ impl Left {
         self.traces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn done(&self, bytes: u64) {
+    /// A trace of so many `bytes` is not left any more. `count` counts it, and gets whether it was counted as lost already.
+    fn done(&self, bytes: u64, count: impl FnOnce(bool)) {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
-        *self.lock() -= 1;
+        // Both at once: who finds out what is left must not count it twice.
+        let mut left = self.lock();
+        count(self.is_over.load(Ordering::Relaxed));
+        *left -= 1;
+        drop(left);
         self.ended.notify_all();
     }
 }
@@ -112,16 +120,18 @@ enum Uploaded {
 fn upload_all(tree: &Tree, list: Option<&RunList>, traces: &Receiver<Waiting>, left: &Left) {
     while let Ok(Waiting { module, place, trace, bytes }) = traces.recv() {
         let uploaded = upload(tree, module, &trace);
-        let mut statistics = tree.statistics();
-        statistics.uploaded += u64::from(matches!(uploaded, Some(Uploaded::Stored(_))));
-        statistics.lost += u64::from(uploaded.is_none());
-        drop(statistics);
         if let (Some(list), Some(Uploaded::Stored(named) | Uploaded::Known(named))) =
-            (list, uploaded)
+            (list, &uploaded)
         {
-            list.note(module, place, Some(named));
+            list.note(module, place, Some(named.clone()));
         }
-        left.done(bytes);
+        left.done(bytes, |is_over| {
+            if !is_over {
+                let mut statistics = tree.statistics();
+                statistics.uploaded += u64::from(matches!(uploaded, Some(Uploaded::Stored(_))));
+                statistics.lost += u64::from(uploaded.is_none());
+            }
+        });
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -62,29 +63,90 @@ fn what_was_moved_and_times_are_told_as_here() {
         "cat a >t; cat t >a; rm t",
         "touch -d 2010-01-02T03:04:05Z new d; echo 1 >old; sleep 10; echo 2 >newer",
         "touch -r a b; mv b c; cp -p a copy",
+        "mv b x; echo t >>a; sleep 1; touch d/x",
+        "mkdir x; echo t >>a; sleep 10; touch b",
+        "echo b >b; sleep 1; touch -r b c",
+        "echo b >b; sleep 1; cp -p b c; sleep 1",
+        "ln a further",
+        "ln a l1; ln a l2; rm a; ln d/x b2",
+        "ln a further; echo more >>further; mv d/x x; ln x d/again",
+        "rm b; ln a b; cp -p a c",
     ] {
         let folders = [folder(), folder()];
-        let [here_in, there_in] = folders.each_ref().map(tempfile::TempDir::path);
-        for how in ["--diff", "--apply"] {
-            let (here, expected) = run(here_in, &["sh", how, "-c", script]);
-            let (there, elsewhere) = run(there_in, &["sh", &remote, how, "-c", script]);
-            assert_eq!(stdout(&here), stdout(&there), "{script}: {}", stderr(&there));
-            assert_eq!(here.status, there.status, "{script}: {}", stderr(&there));
-            assert_eq!(expected, elsewhere, "{how}: {script}");
-        }
-        assert_eq!(state(here_in), state(there_in), "{script}");
-        // Those that a program sets; others are of when the changes were written, in their order.
-        let paths: Vec<String> = state(here_in).into_keys().collect();
-        for path in &paths {
-            let [here, there] = [here_in, there_in].map(|folder| modified(folder, path).as_secs());
-            assert!(here.abs_diff(there) <= 20, "{script}: {path}: {here}, and there {there}");
-            let is_file = |path: &&String| here_in.join(path).is_file();
-            for other in paths.iter().filter(is_file).filter(|_| is_file(&path)) {
-                let [here, there] = [here_in, there_in]
-                    .map(|folder| modified(folder, path).cmp(&modified(folder, other)));
-                assert_eq!(here, there, "{script}: {path} and {other}");
+        acts_as_here(&remote, &folders, &[], script);
+    }
+}
+
+#[test]
+fn what_happens_between_mounts_is_told_as_here() {
+    let Some(cluster) = Cluster::start(1, &[]) else { return };
+    let remote = cluster.option();
+    for script in [
+        "echo t >>/m/z; sleep 2; echo x >a",
+        "echo x >a; sleep 2; echo t >>/m/z",
+        "mv a /m/moved; mv /m/z from",
+        "mv d /m/d; mv /m/z z; echo more >>z",
+        "ln a l; mv a /m/a",
+        "mv none /m/none; ls -ld none; echo 1 >none/sub/new; mv none/sub/y none/sub/w",
+        "mkdir none/dir; echo 1 >none/file; ls none",
+        "rm -r none/sub/y d; mv e none/sub/",
+    ] {
+        let folders = [folder(), folder()];
+        for folder in &folders {
+            fs::create_dir(folder.path().join("w")).unwrap();
+            for name in ["a", "b", "d"] {
+                fs::rename(folder.path().join(name), folder.path().join("w").join(name)).unwrap();
             }
+            fs::rename(folder.path().join("w/d/inner"), folder.path().join("s")).unwrap();
         }
+        let mounts = ["--worktree=w", "--dir=e::/m", "--dir=s::/worktree/none/sub"];
+        acts_as_here(&remote, &folders, &mounts, script);
+    }
+}
+
+/// A run in the first of `folders`, and one elsewhere in the other one, with the same `options`, do the same.
+fn acts_as_here(remote: &str, folders: &[tempfile::TempDir; 2], options: &[&str], script: &str) {
+    let [here_in, there_in] = folders.each_ref().map(tempfile::TempDir::path);
+    for how in ["--diff", "--apply"] {
+        let mut words = [&["sh", how], options, &["-c", script]].concat();
+        let (here, expected) = run(here_in, &words);
+        words.insert(1, remote);
+        let (there, elsewhere) = run(there_in, &words);
+        assert_eq!(stdout(&here), stdout(&there), "{script}: {}", stderr(&there));
+        assert_eq!(here.status, there.status, "{script}: {}", stderr(&there));
+        assert_eq!(expected, elsewhere, "{how}: {script}");
+    }
+    assert_eq!(state(here_in), state(there_in), "{script}");
+    // Those that a program sets; others are of when the changes were written, in their order.
+    let paths: Vec<String> = state(here_in).into_keys().collect();
+    for path in &paths {
+        let [here, there] = [here_in, there_in].map(|folder| modified(folder, path).as_secs());
+        assert!(here.abs_diff(there) <= 20, "{script}: {path}: {here}, and there {there}");
+        let names = |folder: &Path| fs::symlink_metadata(folder.join(path)).unwrap().nlink();
+        let is_file = |path: &&String| here_in.join(path).is_file();
+        if !is_file(&path) {
+            continue;
+        }
+        assert_eq!(names(here_in), names(there_in), "{script}: {path}");
+        for other in paths.iter().filter(is_file) {
+            let [here, there] = [here_in, there_in]
+                .map(|folder| modified(folder, path).cmp(&modified(folder, other)));
+            assert_eq!(here, there, "{script}: {path} and {other}");
+        }
+    }
+}
+
+/// To make the changes again takes other memory than they took.
+#[test]
+fn limit_of_changes_holds_once() {
+    let Some(cluster) = Cluster::start(1, &[]) else { return };
+    let remote = cluster.option();
+    for (most, script) in [
+        ("--max-upper=6000B", "i=0; while [ $i -lt 10 ]; do echo 1 >f$i; i=$((i+1)); done"),
+        ("--max-upper=500B", "mv a c; mv b a; mv c b; mv d e2"),
+        ("--max-upper=2000B", "i=0; while [ $i -lt 10 ]; do echo 1 >f$i; i=$((i+1)); done"),
+    ] {
+        acts_as_here(&remote, &[folder(), folder()], &[most], script);
     }
 }
 

@@ -87,7 +87,7 @@ fn every_outcome_writes_a_report() {
             error.contains(words) && error.is_empty() == words.is_empty(),
             "{args:?}: {report}"
         );
-        assert_eq!(report.as_object().unwrap().len(), 24, "{report}");
+        assert_eq!(report.as_object().unwrap().len(), 25, "{report}");
     }
 }
 

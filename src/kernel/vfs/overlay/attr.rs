@@ -146,6 +146,28 @@ impl Overlay {
         self.set_times(id, atim, mtim, now)
     }
 
+    /// Gives `path`, which is not followed, times that it had on another machine: a program set them there, if they were `set`;
+    /// otherwise they are those of a write.
+    ///
+    /// # Errors
+    /// Those of [`Overlay::set_times_at`].
+    #[cfg(feature = "remote")]
+    pub fn restore_times_at(
+        &mut self,
+        base: Base,
+        path: &str,
+        times: Times,
+        set: bool,
+    ) -> Result<(), Errno> {
+        let id = self.lookup(base, path, Follow::No)?;
+        self.expect_writable(id)?;
+        self.settle_times(id);
+        let node = self.node_mut(id);
+        node.times = times;
+        node.times_of = if set { TimesOf::Guest } else { TimesOf::Clock };
+        Ok(())
+    }
+
     /// Sets the times of a node. No content is copied.
     ///
     /// # Errors

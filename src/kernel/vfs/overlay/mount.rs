@@ -292,6 +292,13 @@ impl Overlay {
         self.worktree.filter(|_| self.root_shows).map(|mount| self.mount_root(mount))
     }
 
+    /// Whether `path` is a directory that is there only to hold a mount point.
+    #[cfg(feature = "remote")]
+    pub fn is_scaffold_at(&mut self, path: &str) -> bool {
+        let id = self.lookup(self.host_base(), path, crate::kernel::vfs::Follow::No);
+        id.is_ok_and(|id| matches!(&self.node(id).body, Body::Dir(dir) if dir.scaffold))
+    }
+
     /// Whether `id` is a mount point, or a directory made to hold one.
     pub(in crate::kernel::vfs) fn is_fixed(&self, id: NodeId) -> bool {
         let is_scaffold = matches!(&self.node(id).body, Body::Dir(dir) if dir.scaffold);
