@@ -74,7 +74,10 @@ impl Changes<'_, '_> {
                     let placed = placed.map_err(|errno| failed(name, errno))?;
                     old = Some(was).filter(|_| placed);
                 }
-                let reached = matches!(node, Node::Directory(_)) && moves.reach_into(&at);
+                let reached = match node {
+                    Node::Directory(_) => moves.reach_into(&at),
+                    _ => moves.first_name(&at).is_some(),
+                };
                 if old == Some(node) && !reached {
                     continue;
                 }
@@ -103,6 +106,16 @@ impl Changes<'_, '_> {
                 }
             }
         }
+        self.write_all(mount, moves, written)
+    }
+
+    /// Writes the files and links `written`, each with its time, its path, and what was there before.
+    fn write_all(
+        &mut self,
+        mount: &ChangedMount,
+        moves: &Moves,
+        mut written: Vec<(u64, String, Option<Node>, Node)>,
+    ) -> Result<(), ActionError> {
         // What is written later is later, also here; further names come last.
         written.sort_by_key(|(when, at, ..)| (moves.first_name(at).is_some(), *when));
         for (when, at, mut old, node) in written {

@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use super::args::runner::{LogLevel, RunnerArgs};
 use super::args::values::SHELL;
 use super::compile::Compiler;
-use super::exit::{self, Usage};
+use super::exit::Usage;
 use super::home::{cache_bytes_max, cache_dir, installed_toolchains};
 use super::options::limits;
 use super::remote_results::digest_of;
@@ -100,7 +100,7 @@ fn end_with_worker() {
             while parent_id() == worker {
                 ambient::sleep(WATCH_EVERY);
             }
-            std::process::exit(exit::FAILED.into());
+            std::process::exit(super::exit::FAILED.into());
         };
         // Without the thread, the timeout of the action ends it.
         let _ = std::thread::Builder::new().name("watch of the worker".to_owned()).spawn(watch);

@@ -164,3 +164,28 @@ impl Tree {
 pub fn trace_at(place: Place, packed: &[u8], bytes_max: u64) -> Option<(Trace, u64)> {
     unpacked(packed, bytes_max).filter(|(trace, _)| trace.action == place.action.digest())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::action::Action;
+    use super::*;
+    use crate::results::{End, TraceBuilder};
+
+    /// A few bytes of a server can be many: they are counted as what they become.
+    #[test]
+    fn trace_that_is_longer_than_what_is_left_is_none() {
+        let action = Action::of_digest(Digest::of(b"action"));
+        let words = vec![b"word".repeat(1000); 1000];
+        let trace = TraceBuilder::default()
+            .finish(action.digest(), &words, End::Exited, std::time::Duration::ZERO)
+            .unwrap();
+        let packed = packed(&trace).unwrap();
+        assert!(packed.len() < 100_000, "{} bytes", packed.len());
+        let (found, len) = trace_at(action.start(), &packed, 5_000_000).unwrap();
+        assert_eq!(found, trace);
+        assert!(len > 4_000_000, "{len} bytes");
+        assert!(trace_at(action.start(), &packed, len - 1).is_none());
+        let other = Action::of_digest(Digest::of(b"other"));
+        assert!(trace_at(other.start(), &packed, len).is_none());
+    }
+}

@@ -24,6 +24,7 @@ fn folder() -> tempfile::TempDir {
         ("d/x", "text of x\n"),
         ("d/inner/y", "text of y\n"),
         ("e/z", "text of z\n"),
+        ("e/same", "text of a\n"),
     ] {
         let path = folder.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -71,6 +72,7 @@ fn what_was_moved_and_times_are_told_as_here() {
         "ln a l1; ln a l2; rm a; ln d/x b2",
         "ln a further; echo more >>further; mv d/x x; ln x d/again",
         "rm b; ln a b; cp -p a c",
+        "rm e/same; ln a e/same",
     ] {
         let folders = [folder(), folder()];
         acts_as_here(&remote, &folders, &[], script);

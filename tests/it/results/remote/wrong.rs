@@ -74,6 +74,22 @@ fn server_that_costs_more_than_it_saves_is_not_asked_any_more() {
     assert_ne!(report["results"]["misses"], 0);
 }
 
+/// What is fetched ahead takes longer than the build without it: it is waited for no longer than for all else.
+#[test]
+fn list_that_takes_long_to_fetch_is_given_up() {
+    let right = Server::start(Fault::None);
+    let (_, printed) = Machine::new().build(&right.address, &["--remote-upload"]);
+    right.lengthen_lists(60);
+    let server = right.turned(Fault::Sluggish);
+    let args = ["sh", "--apply", "--remote-timeout=500ms", "build.sh"];
+    let (_, same, said) = Machine::new().run(&server.address, &args);
+    assert_eq!(printed, same);
+    assert!(said.contains("so no more are asked for"), "{said}");
+    assert!(server.requests() < 20, "{} requests", server.requests());
+    // With time, all is found.
+    assert_eq!(Machine::new().build(&right.address, &[]).0[..2], [21, 0]);
+}
+
 #[test]
 fn servers_that_take_nothing_cost_a_note() {
     for (fault, error) in [
