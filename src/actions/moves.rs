@@ -125,13 +125,15 @@ impl Moves {
         self.away.contains(path)
     }
 
-    /// Whether something was moved out of the directory at the absolute path `path`, or is to be moved into it, at any depth.
+    /// Whether something was moved out of the directory at the absolute path `path`, or is to be moved into it, or is a further name
+    /// of a file there, at any depth.
     pub fn reach_into(&self, path: &str) -> bool {
         let prefix = format!("{path}/");
         let from = (Bound::Included(&*prefix), Bound::Unbounded);
         let away = self.away.range::<str, _>(from).next();
         let waiting = self.waiting.range::<str, _>(from).next().map(|(path, _)| path);
-        away.into_iter().chain(waiting).any(|path| path.starts_with(&prefix))
+        let linked = self.linked.range::<str, _>(from).next().map(|(path, _)| path);
+        away.into_iter().chain(waiting).chain(linked).any(|path| path.starts_with(&prefix))
     }
 
     /// Where what is to be moved to the absolute path `path` waits, and what it was, if that is something like `node`.

@@ -308,12 +308,12 @@ impl<'a> Outputs<'a> {
             }
             return Ok((digest, executable));
         }
-        let read = self.vfs.read(real).map_err(|errno| match errno {
+        let bytes = self.vfs.read(real).map_err(|errno| match errno {
             // A file that changes while it is read could be a mixture of two.
             Errno::Io if self.is_drifted() => ActionError::Changed { path: real.to_owned() },
             errno => failed(errno),
         });
-        let blob = Blob::new(read?);
+        let blob = Blob::new(bytes?);
         if let (Some(known), Some(state)) = (&mut self.known, state) {
             known.put(self.vfs, real, state, &blob.digest);
         }

@@ -163,11 +163,11 @@ impl Request {
         let written = written.filter_map(|times| Some((absolute(&times.at)?, times.modified_ns)));
         let written = written.collect();
         let mut moves = Moves::begin(vfs, trees, changed, &end.beside, now)?;
-        let mut changes = Changes { vfs, trees, now, written, fetches: self.needs_contents };
+        let mut making = Changes { vfs, trees, now, written, fetches: self.needs_contents };
         for mount in changed {
-            changes.make(mount, &mut moves)?;
+            making.make(mount, &mut moves)?;
         }
-        changes.finish(moves)?;
+        making.finish(moves)?;
         for TimesOf { at, accessed_ns, modified_ns, changed_ns, was_set } in &end.beside.times {
             let times = Times { atim: *accessed_ns, mtim: *modified_ns, ctim: *changed_ns };
             if let Some(path) = absolute(at) {

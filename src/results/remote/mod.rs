@@ -170,7 +170,7 @@ impl RemoteCache {
                 let rest = self.timeout.saturating_sub(ambient::elapsed_since(begun));
                 let _ = stored.recv_timeout(rest);
             }
-            statistics.error = self.tree.statistics().error.clone();
+            statistics.error.clone_from(&self.tree.statistics().error);
         }
         statistics
     }
