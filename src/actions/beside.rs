@@ -1,4 +1,4 @@
-//! What a tree of digests does not tell of changes: what was moved, and the times of files.
+//! What a tree of digests does not tell of changes: what was moved, further names, and the times of files.
 
 use serde::{Deserialize, Serialize};
 
@@ -47,7 +47,7 @@ pub struct TimesOf {
     pub was_set: bool,
 }
 
-/// What was moved, and times.
+/// What was moved, further names, and times.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Beside {

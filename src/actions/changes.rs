@@ -188,7 +188,7 @@ impl Changes<'_, '_> {
             return Ok(None);
         }
         if !self.fetches {
-            // The old file holds this only if somebody has written it there for that.
+            // No old file has this text, unless it was written there on purpose.
             let name = format!("the content {} of {} bytes", digest.hash, digest.size_bytes);
             return Ok(Some(name.into_bytes()));
         }

@@ -21,9 +21,7 @@ impl KnownInputs {
 
     /// The table of the mount of the absolute path `real`, and the path there.
     fn of_path<'p>(&mut self, real: &'p str) -> Option<(&mut FolderDigests, &'p str)> {
-        let below = self.0.iter_mut().filter_map(|(at, it)| Some((it, beneath(at, real)?)));
-        // The mount with the shortest rest hides the others.
-        below.min_by_key(|(_, rest)| rest.len())
+        innermost(self.0.iter_mut().map(|(at, table)| (at, table)), real)
     }
 
     /// The digest of the file at the absolute path `real`, whose state is `state`, if it was read in that.
@@ -49,13 +47,19 @@ impl KnownInputs {
     }
 }
 
+/// That of the `mounts`, each with its absolute path, which has what is at the absolute path `real`, and the path there.
+pub fn innermost<T>(
+    mounts: impl Iterator<Item = (impl AsRef<str>, T)>,
+    real: &str,
+) -> Option<(T, &str)> {
+    let below = mounts.filter_map(|(at, mount)| Some((mount, beneath(at.as_ref(), real)?)));
+    // The one with the shortest rest hides the others.
+    below.min_by_key(|(_, rest)| rest.len())
+}
+
 /// The state of the file at the absolute path `real` in the folder of its mount.
 pub fn state_of(vfs: &Overlay, real: &str) -> Option<FileState> {
-    let below = vfs.mounts().iter().filter_map(|mount| {
-        let at = mount.path();
-        Some((mount, beneath(&at, real)?))
-    });
-    let (mount, rest) = below.min_by_key(|(_, rest)| rest.len())?;
+    let (mount, rest) = innermost(vfs.mounts().iter().map(|mount| (mount.path(), mount)), real)?;
     match mount.host()?.open(&VPath::parse(rest).ok()?).ok()? {
         Blob::Host(file) => file.state(),
         Blob::Bytes(_) | Blob::Part { .. } => None,

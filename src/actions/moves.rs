@@ -3,14 +3,14 @@
 //! Two files can have changed places, and something can be moved into a directory that is new. So everything is moved out of the
 //! way first, into a directory of its own, and from there to where it belongs as soon as that is made.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ops::Bound;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use bazel_remote_apis::build::bazel::remote::execution::v2 as api;
 
 use super::ActionError;
 use super::beside::{At, Beside, Linked, Moved};
 use super::input_root::Node;
+use super::outputs::has_beneath;
 use super::trees::Trees;
 use crate::kernel::vfs::{Follow, Overlay, VPath};
 
@@ -33,13 +33,15 @@ pub struct ChangedMount {
 #[derive(Default)]
 pub struct Moves {
     /// Where it waits and what it was, by the absolute path that it gets.
-    waiting: BTreeMap<String, (String, Node)>,
+    waiting: HashMap<String, (String, Node)>,
     /// Absolute paths at which the old tree has something that was moved away.
-    away: BTreeSet<String>,
+    away: HashSet<String>,
     /// The directories in which all of it waits, by the numbers of their mounts.
     holders: BTreeMap<usize, String>,
     /// First names of files, by the further ones; all of them absolute paths.
-    linked: BTreeMap<String, String>,
+    linked: HashMap<String, String>,
+    /// The absolute paths of all of these.
+    reached: BTreeSet<String>,
 }
 
 impl Moves {
@@ -56,13 +58,11 @@ impl Moves {
         now: u64,
     ) -> Result<Self, ActionError> {
         let mut moves = Self::default();
-        let absolute = |At(number, path): &At| {
-            let is_path = VPath::parse(path).is_ok_and(|it| !it.is_root() && it.as_str() == path);
-            let mount = mounts.iter().find(|mount| mount.number == *number).filter(|_| is_path)?;
-            Some((mount, format!("{}/{path}", mount.path)))
-        };
+        // The root of a mount stays where it is.
+        let absolute = |at: &At| absolute(mounts, at).filter(|_| !at.1.is_empty());
         for Linked { first, name } in &beside.linked {
             if let (Some((_, first)), Some((_, name))) = (absolute(first), absolute(name)) {
+                moves.reached.insert(name.clone());
                 moves.linked.insert(name, first);
             }
         }
@@ -88,6 +88,7 @@ impl Moves {
             if vfs.rename((base, &now_at[1..]), (base, &held[1..]), now).is_err() {
                 continue;
             }
+            moves.reached.extend([comes_to.clone(), new.clone()]);
             moves.away.insert(comes_to);
             moves.waiting.insert(new.clone(), (held.clone(), node));
             places.insert(old, (held, new));
@@ -128,12 +129,7 @@ impl Moves {
     /// Whether something was moved out of the directory at the absolute path `path`, or is to be moved into it, or is a further name
     /// of a file there, at any depth.
     pub fn reach_into(&self, path: &str) -> bool {
-        let prefix = format!("{path}/");
-        let from = (Bound::Included(&*prefix), Bound::Unbounded);
-        let away = self.away.range::<str, _>(from).next();
-        let waiting = self.waiting.range::<str, _>(from).next().map(|(path, _)| path);
-        let linked = self.linked.range::<str, _>(from).next().map(|(path, _)| path);
-        away.into_iter().chain(waiting).chain(linked).any(|path| path.starts_with(&prefix))
+        has_beneath(&self.reached, path)
     }
 
     /// Where what is to be moved to the absolute path `path` waits, and what it was, if that is something like `node`.
@@ -151,6 +147,16 @@ impl Moves {
     pub fn finish(self) -> impl Iterator<Item = String> {
         self.holders.into_values()
     }
+}
+
+/// The mount of `at` among `mounts`, and the absolute path; `None` if it is malformed, or in no mount that changed.
+pub fn absolute<'m>(
+    mounts: &'m [ChangedMount],
+    At(number, path): &At,
+) -> Option<(&'m ChangedMount, String)> {
+    let is_path = VPath::parse(path).is_ok_and(|it| it.as_str() == path);
+    let mount = mounts.iter().find(|mount| mount.number == *number).filter(|_| is_path)?;
+    Some((mount, format!("{}/{path}", mount.path)))
 }
 
 /// The paths above `path`, the longest first, and what follows them.

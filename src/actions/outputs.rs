@@ -8,10 +8,10 @@ use prost::Message as _;
 
 use super::ActionError;
 use super::input_root::{InputRoot, Node};
-use super::known_inputs::{KnownInputs, state_of};
+use super::known_inputs::{KnownInputs, innermost, state_of};
 use crate::base::errno::Errno;
 use crate::kernel::vfs::{
-    Base, DiffEntry, FileType, Follow, Listed, Listing, Mount, Overlay, VPath, beneath,
+    Base, DiffEntry, FileType, Follow, Listed, Listing, Mount, Overlay, VPath,
 };
 use crate::remote::{BESIDE_BYTES, Blob, Connection, again};
 
@@ -67,30 +67,23 @@ pub struct Outputs<'a> {
 }
 
 impl<'a> Outputs<'a> {
-    /// The outputs in `vfs`, whose mounts have `inputs` below.
-    ///
-    /// # Errors
-    /// [`ActionError::Machine`] if the changes cannot be found out.
+    /// The outputs in `vfs`, whose mounts have `inputs` below and whose changes are `entries`. Without inputs, everything is read.
     pub fn new(
         vfs: &'a mut Overlay,
         inputs: &'a [(String, InputRoot)],
+        entries: &[DiffEntry],
         server: &'a Connection,
         forms: Forms,
-    ) -> Result<Self, ActionError> {
-        let mut changed = BTreeSet::new();
-        // Without inputs, everything is read.
-        if !inputs.is_empty() {
-            let entries = vfs.diff().map_err(|error| ActionError::Machine(error.to_string()))?;
-            let mounts = vfs.mounts();
-            let full = |DiffEntry { mount, path, .. }: &DiffEntry| {
-                Some(path.absolute(&mounts.get(mount.index())?.path()))
-            };
-            changed.extend(entries.iter().filter_map(full));
-        }
+    ) -> Self {
+        let mounts = vfs.mounts();
+        let full = |DiffEntry { mount, path, .. }: &DiffEntry| {
+            Some(path.absolute(&mounts.get(mount.index())?.path()))
+        };
+        let changed = entries.iter().filter_map(full).collect();
         let mount_points = vfs.mounts().iter().map(Mount::path).collect();
         let (waiting, waiting_bytes, sent) = (Vec::new(), 0, HashSet::new());
         let (reused, uploaded) = (HashMap::new(), HashMap::new());
-        Ok(Self {
+        Self {
             vfs,
             inputs,
             server,
@@ -105,7 +98,7 @@ impl<'a> Outputs<'a> {
             uploaded,
             known: None,
             unread: Vec::new(),
-        })
+        }
     }
 
     /// Files whose digests are `known` are read only if the server lacks them.
@@ -322,9 +315,7 @@ impl<'a> Outputs<'a> {
 
     /// The inputs of which the absolute path `real` is one, and its path there.
     fn inputs_of<'p>(&self, real: &'p str) -> Option<(&'a InputRoot, &'p str)> {
-        let below = self.inputs.iter().filter_map(|(at, root)| Some((root, beneath(at, real)?)));
-        // The one with the shortest rest hides the others.
-        below.min_by_key(|(_, rest)| rest.len())
+        innermost(self.inputs.iter().map(|(at, root)| (at, root)), real)
     }
 
     /// The input at the absolute path `real`, whether it is as it was or not.
@@ -506,7 +497,7 @@ impl<'a> Outputs<'a> {
 }
 
 /// Whether one of the absolute `paths` is beneath the directory `at`.
-fn has_beneath(paths: &BTreeSet<String>, at: &str) -> bool {
+pub fn has_beneath(paths: &BTreeSet<String>, at: &str) -> bool {
     let prefix = format!("{at}/");
     let from = (Bound::Included(&*prefix), Bound::Unbounded);
     paths.range::<str, _>(from).next().is_some_and(|path| path.starts_with(&prefix))

@@ -12,7 +12,7 @@ use super::changes::Changes;
 use super::duration::{from_proto, to_proto};
 use super::error::fetch;
 use super::known_inputs::KnownInputs;
-use super::moves::{ChangedMount, Moves};
+use super::moves::{ChangedMount, Moves, absolute};
 use super::outputs::{Forms, Outputs};
 use super::run_end::{END, END_BYTES_MAX, RunEnd};
 use super::spec::{FILE, MOUNTS, PROGRAM, STDIN, Spec, WORDS};
@@ -155,10 +155,7 @@ impl Request {
         trees: &mut Trees<'_>,
     ) -> Result<(), ActionError> {
         let (now, vfs) = (machine.now_ns(), machine.vfs_mut());
-        let absolute = |At(number, path): &At| {
-            let mount = changed.iter().find(|mount| mount.number == *number)?;
-            Some(format!("{}/{path}", mount.path))
-        };
+        let absolute = |at: &At| Some(absolute(changed, at)?.1);
         let written = end.beside.times.iter().filter(|times| !times.was_set);
         let written = written.filter_map(|times| Some((absolute(&times.at)?, times.modified_ns)));
         let written = written.collect();
@@ -194,7 +191,7 @@ impl Request {
     ) -> Result<(api::Digest, Vec<api::Digest>, Trees<'_>), ActionError> {
         let forms = Forms { tree: false, directories: true };
         let known = self.digests.as_ref().map(|dir| KnownInputs::of(dir, machine.vfs().mounts()));
-        let outputs = Outputs::new(machine.vfs_mut(), &[], &self.server, forms)?;
+        let outputs = Outputs::new(machine.vfs_mut(), &[], &[], &self.server, forms);
         let mut outputs = outputs.with_known(known);
         let mut mounts = Vec::new();
         for mount in &self.spec.mounts {

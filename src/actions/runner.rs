@@ -22,7 +22,7 @@ use crate::engine::{Module, Program, ProgramError};
 use crate::kernel::machine::limits::Limits;
 use crate::kernel::machine::{ClockConfig, Machine, WORKTREE};
 use crate::kernel::process::programs::Programs;
-use crate::kernel::vfs::{Mtimes, Source, VPath};
+use crate::kernel::vfs::{DiffEntry, Mtimes, Overlay, Source, VPath};
 use crate::process::Command;
 use crate::remote::{CONTENT_BYTES_MAX, Connection, is_digest};
 use crate::results::Results;
@@ -209,30 +209,17 @@ impl Runner {
             return Err(ActionError::OfThisWorker(format!("it ran into the {limit}")));
         }
         let execution_ended_ns = ambient::wall_now_ns();
-        // What has a slash is looked for among the inputs.
-        let missing = machine.missing_programs().iter().find(|name| !name.contains('/'));
-        if let Some(missing) = missing.filter(|_| !self.names_toolchains()) {
-            return Err(ActionError::NotInstalled(format!(
-                "{missing}: program not found, on this worker; `belljar install` adds toolchains, and an action that names its \
-                 toolchains with the property {TOOLCHAIN}, which may be empty, can have such a result"
-            )));
-        }
-        if let (Some(missing), Some(toolchain)) = (missing, absent.first()) {
-            let message = format!(
-                "the program {missing} was not found, and the toolchain {toolchain}, which may have it, is not installed on \
-                 the worker"
-            );
-            return Err(ActionError::NotInstalled(message));
-        }
+        self.expect_found(machine.missing_programs(), absent)?;
 
-        let Ended { exit_code, stdout, stderr, end } = ended;
+        let Ended { exit_code, stdout, stderr, mut end } = ended;
         let mut result = api::ActionResult { exit_code, ..api::ActionResult::default() };
         let virtual_duration = machine.elapsed();
-        let end = match (end, &self.spec) {
-            (Some(end), Some(spec)) => Some(told_beside(end, spec, &mut machine)?),
-            (end, _) => end,
-        };
-        let mut outputs = Outputs::new(machine.vfs_mut(), &inputs, &self.server, self.forms())?;
+        let vfs = machine.vfs_mut();
+        let entries = vfs.diff().map_err(|error| ActionError::Machine(error.to_string()))?;
+        if let (Some(end), Some(spec)) = (&mut end, &self.spec) {
+            tell_beside(end, spec, vfs, &entries);
+        }
+        let mut outputs = Outputs::new(vfs, &inputs, &entries, &self.server, self.forms());
         for (full, path) in full.iter().zip(&paths) {
             outputs.add(full, path, &mut result)?;
         }
@@ -251,6 +238,27 @@ impl Runner {
         let fetched = self.inputs.fetched();
         let program = self.program();
         Ok(Executed { result: result.encode_to_vec(), exit_code, stdout, stderr, fetched, program })
+    }
+
+    /// Fails if one of the programs `missing`, which were looked for in vain, may be on another worker; the toolchains `absent` are not
+    /// on this one.
+    fn expect_found(&self, missing: &[String], absent: &[String]) -> Result<(), ActionError> {
+        // What has a slash is looked for among the inputs.
+        let missing = missing.iter().find(|name| !name.contains('/'));
+        if let Some(missing) = missing.filter(|_| !self.names_toolchains()) {
+            return Err(ActionError::NotInstalled(format!(
+                "{missing}: program not found, on this worker; `belljar install` adds toolchains, and an action that names its \
+                 toolchains with the property {TOOLCHAIN}, which may be empty, can have such a result"
+            )));
+        }
+        if let (Some(missing), Some(toolchain)) = (missing, absent.first()) {
+            let message = format!(
+                "the program {missing} was not found, and the toolchain {toolchain}, which may have it, is not installed on \
+                 the worker"
+            );
+            return Err(ActionError::NotInstalled(message));
+        }
+        Ok(())
     }
 
     /// When what was done; `execution` is when the program began and ended.
@@ -465,14 +473,11 @@ impl Runner {
     }
 }
 
-/// `end`, with what was moved on `machine`, and times.
-fn told_beside(mut end: RunEnd, spec: &Spec, machine: &mut Machine) -> Result<RunEnd, ActionError> {
-    let vfs = machine.vfs_mut();
-    let entries = vfs.diff().map_err(|error| ActionError::Machine(error.to_string()))?;
+/// Adds to `end` what was moved in `vfs`, whose changes are `entries`, and times.
+fn tell_beside(end: &mut RunEnd, spec: &Spec, vfs: &Overlay, entries: &[DiffEntry]) {
     let paths: Vec<_> = spec.mounts.iter().map(|mount| &*mount.path).collect();
-    end.beside = Beside::of(vfs, &entries, &paths);
+    end.beside = Beside::of(vfs, entries, &paths);
     end.upper_bytes = vfs.upper_bytes();
-    Ok(end)
 }
 
 /// The digest of `what`, if it is one of contents with at most `bytes_max` bytes.

@@ -64,6 +64,12 @@ impl Digest {
         blake3::Hash::from_hex(text).ok().map(|hash| Self(*hash.as_bytes()))
     }
 
+    /// What follows the digest that `bytes` begin with; `None` if it has another one.
+    pub fn checked(bytes: &[u8]) -> Option<&[u8]> {
+        let (digest, body) = bytes.split_at_checked(Self::BYTES)?;
+        (Self::of(body).as_bytes() == digest).then_some(body)
+    }
+
     /// The 32 bytes.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0

@@ -1,6 +1,7 @@
 //! The changes of a run: shown, reported, written to the disk.
 
 use std::error::Error;
+use std::io::ErrorKind;
 
 use anyhow::{Context, Result, bail};
 
@@ -17,12 +18,12 @@ use super::signals::Deferred;
 use super::sink::{Opened, WriteOnce};
 use super::text::{count, printable};
 use crate::kernel::vfs::{
-    Applied, ApplyError, ChangedTimes, DiffEntry, Drift, Journals, MountId, VPath, Witness,
-    diff_between, is_in_unified_diff, refused_by_git, render_reported_diff, reported_changes,
-    reported_changes_since,
+    Applied, ApplyError, ChangedTimes, DiffEntry, DiffKind, Drift, Journals, MountId, VPath,
+    Witness, diff_between, is_in_unified_diff, refused_by_git, render_reported_diff,
+    reported_changes, reported_changes_since,
 };
 use crate::sandbox::CopyError;
-use crate::{Machine, Outcome, Overlay};
+use crate::{Machine, Outcome, Overlay, WORKTREE};
 
 /// How many changes the summary names.
 const NAMED_MAX: usize = 3;
@@ -62,6 +63,9 @@ pub fn settle(
     };
     report.sensitive = warn_of_sensitive(&report.changes, args.quiet);
     report.not_portable = not_portable(&report.changes);
+    if !args.quiet {
+        tell_of_tmp(vfs, &entries);
+    }
     let written = if applies { apply(args, vfs, &report.changes, &unread) } else { Ok(()) };
     report.applied = applies && written.is_ok();
     if report.applied && !report.changes.is_empty() && !args.quiet {
@@ -236,21 +240,27 @@ where
     written
 }
 
-/// `error`, with a hint if some of what was written could not be undone.
+/// `error`, with a hint if some of what was written could not be undone, or a directory is not writable.
 fn with_remedy(error: anyhow::Error) -> anyhow::Error {
-    let is_half_done = |cause: &(dyn Error + 'static)| {
+    let hint_of = |cause: &(dyn Error + 'static)| {
         let of_copy = cause.downcast_ref().and_then(|error| match error {
             CopyError::Apply(error) => Some(error),
             _ => None,
         });
-        matches!(of_copy.or_else(|| cause.downcast_ref()), Some(ApplyError::HalfDone { .. }))
+        match of_copy.or_else(|| cause.downcast_ref())? {
+            ApplyError::HalfDone { .. } => Some(
+                "the journal has the earlier versions: remove the cause, and then run `belljar recover`",
+            ),
+            ApplyError::Host { error, .. } if error.kind() == ErrorKind::PermissionDenied => Some(
+                "the directory that holds it must be writable, also if the program moved it: see `chmod u+w`",
+            ),
+            _ => None,
+        }
     };
-    if !error.chain().any(is_half_done) {
-        return error;
+    match error.chain().find_map(hint_of) {
+        Some(hint) => Hinted { error, hint: hint.to_owned() }.into(),
+        None => error,
     }
-    let hint =
-        "the journal has the earlier versions: remove the cause, and then run `belljar recover`";
-    Hinted { error, hint: hint.to_owned() }.into()
 }
 
 fn why_not_written(args: &RunArgs, outcome: &Outcome, changes: &[Change]) -> &'static str {
@@ -269,6 +279,27 @@ fn why_not_written(args: &RunArgs, outcome: &Outcome, changes: &[Change]) -> &'s
 
 fn mount_path(vfs: &Overlay, mount: MountId) -> String {
     vfs.mounts()[mount.index()].path()
+}
+
+/// Says that what a program wrote to `tmp/…` after it had removed the worktree's `tmp` is in `/tmp`, and so not kept.
+fn tell_of_tmp(vfs: &mut Overlay, entries: &[DiffEntry]) {
+    let is_tmp = |entry: &DiffEntry| {
+        matches!(entry.kind, DiffKind::DirDeleted)
+            && entry.path.as_str() == "tmp"
+            && mount_path(vfs, entry.mount) == WORKTREE
+    };
+    if !entries.iter().any(is_tmp) {
+        return;
+    }
+    let Ok(id) = vfs.open_dir("/tmp") else { return };
+    let listed = vfs.list(id);
+    vfs.close(id);
+    if listed.is_ok_and(|listed| !listed.is_empty()) {
+        note!(
+            "belljar: note: the program removed the worktree's tmp; what it has written to tmp/… since then is in /tmp, which is not \
+             kept"
+        );
+    }
 }
 
 /// Names the files and links among `entries` that the diff leaves out, as `git apply` would refuse it.

@@ -1,6 +1,6 @@
 //! `belljar mcp`: a server for clients of the Model Context Protocol.
 
-use std::io::{IsTerminal, Read};
+use std::io::{ErrorKind, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;
+use tokio::io::AsyncWriteExt;
 
 use super::args::groups::{CompileArgs, CompileLimitArgs};
 use super::args::mcp::McpArgs;
@@ -34,6 +35,9 @@ use crate::{EngineConfig, Manifest, Overlay, Resolved, ToolchainPrograms, Toolch
 
 /// How long calls that are under way may take when the server ends.
 const END_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Most bytes that are read from a client at once.
+const REQUEST_BYTES_READ: usize = 64 << 10;
 
 /// How often unused sandboxes are looked for, at most.
 const IDLE_EVERY_MAX: Duration = Duration::from_mins(1);
@@ -147,7 +151,7 @@ async fn serve(args: &McpArgs, server: &Arc<Server>, token: Option<Token>) -> Re
                  its configuration"
             );
         }
-        let serving = protocol::serve(server, tokio::io::stdin(), tokio::io::stdout());
+        let serving = protocol::serve(server, requests()?, tokio::io::stdout());
         tokio::select! {
             done = serving => return Ok(done?),
             () = idle => {}
@@ -163,6 +167,32 @@ async fn serve(args: &McpArgs, server: &Arc<Server>, token: Option<Token>) -> Re
         ended = signalled() => ended?,
     }
     Ok(())
+}
+
+/// What the client writes to standard input. It is read on a thread that nobody waits for: a server that is to end does not wait for
+/// the next line of its client.
+fn requests() -> Result<tokio::io::DuplexStream> {
+    let (mut writer, reader) = tokio::io::duplex(REQUEST_BYTES_READ);
+    let runtime = tokio::runtime::Handle::current();
+    let read = move || {
+        let mut stdin = std::io::stdin().lock();
+        let mut bytes = vec![0; REQUEST_BYTES_READ];
+        loop {
+            let len = match stdin.read(&mut bytes) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Ok(0) | Err(_) => break,
+                Ok(len) => len,
+            };
+            if runtime.block_on(writer.write_all(&bytes[..len])).is_err() {
+                break;
+            }
+        }
+    };
+    std::thread::Builder::new()
+        .name("requests".to_owned())
+        .spawn(read)
+        .context("cannot start the server")?;
+    Ok(reader)
 }
 
 /// Drops unused sandboxes from time to time. Does not return.

@@ -6,11 +6,11 @@ use anyhow::{Context, Result};
 
 use super::args::changes::{ApplyArgs, DiffArgs};
 use super::changes;
-use super::exit::Usage;
+use super::exit::{Hinted, Usage};
 use super::mounts;
 use super::planted_links::Folders;
 use super::recover::before_opening;
-use super::text::count;
+use super::text::{count, printable};
 use super::{sink, tape};
 use crate::kernel::process::Pid;
 use crate::kernel::vfs::{render_reported_diff, reported_changes};
@@ -62,6 +62,13 @@ pub fn apply(args: &ApplyArgs) -> Result<u8> {
         {
             tell(args, "already applied: nothing to do");
             return Ok(0);
+        }
+        Err(error @ TapedChangesError::Conflicts(_)) => {
+            let tape = printable(&args.tape.to_string_lossy());
+            let hint = format!(
+                "the directory must be as the run found it; `belljar diff {tape}` shows what the run changed"
+            );
+            return Err(Hinted { error: nothing_written()(error), hint }.into());
         }
         made => made.map_err(nothing_written())?,
     };

@@ -11,6 +11,7 @@ use super::args::groups::{
 };
 use super::args::run::{OnMissing, RunArgs, UnknownImportsArg};
 use super::args::values::{SHELL, Sink, StdinFrom};
+use super::compile::engine_for_info;
 use super::exit::{self, CommandFailed, Usage};
 use super::found::{Found, find};
 use super::options;
@@ -30,9 +31,7 @@ use crate::engine::ModuleInfo;
 use crate::kernel::machine::config::KERNEL_VERSION;
 use crate::remote::code::{DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED};
 use crate::remote::{Connection, RemoteError, ServerConfig};
-use crate::{
-    ClockConfig, Engine, EngineConfig, Limit, Limits, Machine, OutputStream, Resolved, Toolchains,
-};
+use crate::{ClockConfig, Limit, Limits, Machine, OutputStream, Resolved, Toolchains};
 
 /// Memory for what it takes to make changes again.
 const ROOM_BYTES: u64 = 64 << 20;
@@ -338,8 +337,8 @@ impl Program {
                 let variables = start.launch.env.iter().filter_map(|text| text.split_once('='));
                 env.extend(variables.map(|(name, value)| (name.to_owned(), value.to_owned())));
                 let name = module.name().to_owned();
-                let engine = Engine::new(EngineConfig::default())?;
-                report.unknown_imports = ModuleInfo::of(&engine, &module)?.unknown_imports;
+                let info = ModuleInfo::of(&engine_for_info()?, &module)?;
+                report.unknown_imports = info.unknown_imports;
                 (ProgramSpec::Module { name }, Some(module.bytes()?.to_vec()))
             }
             (Found::Shell | Found::Native, None) => (ProgramSpec::Named(SHELL.to_owned()), None),

@@ -26,10 +26,11 @@ use super::results::Caching;
 use super::sink::{self, Failure, Opened, Stdout, Watched, WriteOnce};
 use super::started_natives::StartedNatives;
 use super::{changes, ending, exit, hints, host, mounts, setup};
-use crate::base::ambient;
+use crate::base::{ambient, disk};
 use crate::engine::LateProgram;
 use crate::native::{NativeChildren, NativeCommand, NativeError, ProfileError, SandboxProfile};
 use crate::results::Results;
+use crate::store::FileState;
 use crate::{
     Command, Encoding, Engine, ExitStatus, Machine, Module, Outcome, OutputStream, Overlay,
     Preopen, Program, ProgramError, Stdio, UnknownImports,
@@ -42,11 +43,22 @@ pub fn run(args: &RunArgs, record: Option<&RecordArgs>) -> Result<u8> {
     let open = |sink: &Sink| Opened::new(Written::Report, sink, &stdout);
     let report_to = WriteOnce::new(args.json.as_ref().map(open).transpose()?);
     let mut report = Report::default();
+    let tape_before = record.and_then(tape_state);
     let done = perform_somewhere(args, record, &stdout, &report_to, &mut report);
+    if let (Err(_), Some(record), Some(_)) = (&done, record, tape_before)
+        && tape_state(record) == tape_before
+    {
+        note!("belljar: note: {} has an earlier run", record.tape.display());
+    }
     report.concluded(&done);
     let written = report_to.print(&report.to_line());
     let code = done?;
     written.map(|()| code)
+}
+
+/// The state of the file in the place of the tape, if there is one.
+fn tape_state(record: &RecordArgs) -> Option<FileState> {
+    FileState::of(&disk::metadata(&record.tape).ok()?)
 }
 
 /// Refuses paths that a program of an earlier run may have redirected by a link.

@@ -89,8 +89,8 @@ pub fn run(args: &RunnerArgs) -> Result<u8> {
     }
 }
 
-/// Ends this process when the worker that started it is gone: nobody takes the result then, and the next worker on this machine
-/// has the processors for itself. Systems without parents of processes end it otherwise.
+/// Ends this process when the worker that started it is gone, as the result is of no use then. Windows, where a process does not
+/// learn that, leaves it to the timeout.
 fn end_with_worker() {
     #[cfg(unix)]
     {

@@ -132,7 +132,7 @@ impl FileRecording {
         let skips = |path: &VPath| {
             self.settings.ignores(path.as_str()) || self.own.iter().any(|own| own == path)
         };
-        Ok(self.host.scan(&self.scan, &skips, self.settings.entries_max)?)
+        self.host.scan(&self.scan, &skips, self.settings.entries_max).map_err(FilesError::Scan)
     }
 
     /// Takes what changed since the last look. Changes while programs run are those of the one that has run longest;

@@ -20,14 +20,15 @@ pub enum FilesError {
     },
     /// The root of the session cannot be searched for changes.
     #[error(
-        "cannot look for changed files: {0}; leave out what programs do not change with \
-         SubprocessFiles::ignore"
+        "cannot look for changed files: {0}; leave out what programs do not change with `--ignore` \
+         (SubprocessFiles::ignore)"
     )]
-    Scan(#[from] ScanError),
+    Scan(ScanError),
     /// A file is too long for the tape.
     #[error(
         "{path} has {len_bytes} bytes, more than the limit file_bytes_max of {limit_bytes}; raise it \
-         with SubprocessFiles::file_bytes_max, or leave the file out with SubprocessFiles::ignore"
+         with SubprocessFiles::file_bytes_max, or leave the file out with `--ignore` \
+         (SubprocessFiles::ignore)"
     )]
     TooLong {
         /// The path, relative to the root.

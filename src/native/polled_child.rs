@@ -25,6 +25,9 @@ const SLICE_BYTES: usize = 4 << 10;
 /// How often processes left behind are looked for if no output tells of their end.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
+/// How long what was left behind has to let go of the outputs before it is killed with the run.
+const LETTING_GO_MAX: Duration = Duration::from_millis(50);
+
 /// Something that happened on the host.
 pub(super) enum ChildEvent {
     /// The bytes given last have been written to the program.
@@ -93,6 +96,8 @@ struct State {
     /// Bytes to write to it.
     given: Option<Vec<u8>>,
     input: InputIs,
+    /// Whether its end is among the events.
+    has_ended: bool,
     is_reaped: bool,
     /// Events are no longer taken.
     is_dropped: bool,
@@ -217,6 +222,9 @@ impl PolledChild {
 
 impl Drop for PolledChild {
     fn drop(&mut self) {
+        if self.0.has_let_go() {
+            drop(self.0.wait_while(|state| !state.is_reaped));
+        }
         // First, as an unreaped group can be killed. One that cannot be killed is not waited for.
         let killed = self.0.process.kill();
         self.0.change(|state| {
@@ -407,6 +415,11 @@ impl Shared {
         };
         let duration_ns = duration_ns.unwrap_or(u64::MAX);
         let end = ChildEnd { exit_code, signal, duration_ns, unread_bytes, left_open };
+        if !left_open {
+            // Before its end is known: the end of the run must not sometimes kill what it left behind without an output.
+            self.reap();
+        }
+        self.change(|state| state.has_ended = true);
         self.push(ChildEvent::Ended(end));
         if left_open {
             // Until it is reaped, its group can be killed.
@@ -416,8 +429,17 @@ impl Shared {
                 drop(waited);
             }
             self.push(ChildEvent::Closed);
+            self.reap();
         }
-        self.reap();
+    }
+
+    /// Whether it has ended, and nothing that it left behind holds an output any more. A shell's `program >/dev/null &` holds one for a
+    /// moment after the shell has ended.
+    fn has_let_go(&self) -> bool {
+        let waits = |state: &mut State| state.has_ended && state.is_read();
+        let waited = self.changed.wait_timeout_while(lock(&self.state), LETTING_GO_MAX, waits);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.has_ended && !state.is_read() && !state.hung_up.contains(&true)
     }
 
     /// Whether processes that it left behind may hold an output open. If that has no reader, the pipe does not tell.

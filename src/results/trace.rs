@@ -272,11 +272,7 @@ impl Trace {
 
     /// The trace with these bytes; `None` if they are damaged.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (digest, body) = bytes.split_at_checked(Digest::BYTES)?;
-        if Digest::of(body).as_bytes() != digest {
-            return None;
-        }
-        let trace: Self = postcard::from_bytes(body).ok()?;
+        let trace: Self = postcard::from_bytes(Digest::checked(bytes)?).ok()?;
         let is_whole = trace.calls.iter().all(|call| trace.function(call).is_some());
         is_whole.then_some(trace)
     }

@@ -176,7 +176,16 @@ impl Sandbox {
         if found.is_ok_and(|found| found.file_type == FileType::Directory) {
             target.enter(&name);
         }
-        copy(&mut source, &mut target)
+        let copied = copy(&mut source, &mut target);
+        let drifts = vfs.take_drifts();
+        copied.map_err(|error| match drifts.iter().find(|drift| drift.kind.is_error()) {
+            // The errno of a file that changes does not tell the reason.
+            Some(drift) if matches!(error, CopyError::Path { errno: Errno::Io, .. }) => {
+                let message = format!("it {}; copy it again", drift.kind.since("the copy began"));
+                CopyError::Host { path: dir.join(drift.path.as_str()), message }
+            }
+            _ => error,
+        })
     }
 }
 

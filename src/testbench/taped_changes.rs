@@ -74,8 +74,16 @@ impl fmt::Display for TapedConflict {
     }
 }
 
+/// How many conflicts a message names.
+const CONFLICTS_NAMED_MAX: usize = 10;
+
 fn list(conflicts: &[TapedConflict]) -> String {
-    conflicts.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    let named = conflicts.iter().take(CONFLICTS_NAMED_MAX).map(ToString::to_string);
+    let named = named.collect::<Vec<_>>().join("; ");
+    match conflicts.len().saturating_sub(CONFLICTS_NAMED_MAX) {
+        0 => named,
+        more => format!("{named}; and {more} more"),
+    }
 }
 
 impl From<TapeError> for TapedChangesError {

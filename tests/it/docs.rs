@@ -5,7 +5,6 @@
 #![cfg(unix)]
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
@@ -41,14 +40,8 @@ const DOCUMENTS: &[(&str, Option<&str>)] = &[
     ("guest-examples/README.md", None),
 ];
 
-/// Documents that leave a clone unchanged.
+/// Documents that leave a clone unchanged, and can be followed in one clone one after the other.
 const CLEAN: &[&str] = &["README.md", "docs/avr.md"];
-
-/// The names in a folder.
-fn files(folder: &Path) -> BTreeSet<OsString> {
-    let entries = std::fs::read_dir(folder).unwrap();
-    entries.map(|entry| entry.unwrap().file_name()).collect()
-}
 
 /// Copies the files of this package that git knows, without their history, for the examples.
 fn copy_package(to: &Path) {
@@ -71,6 +64,7 @@ fn copy_package(to: &Path) {
 fn every_documented_command_prints_what_the_docs_show() {
     let mut wrong = Vec::new();
     let mut count = 0;
+    let shared = tempfile::tempdir().unwrap();
     for (document, toolchain) in DOCUMENTS {
         let toolchain = match toolchain.map(|name| (name, support::real(name, document))) {
             Some((_, None)) => continue,
@@ -78,25 +72,30 @@ fn every_documented_command_prints_what_the_docs_show() {
             None => None,
         };
         let text = std::fs::read_to_string(package().join(document)).unwrap();
-        let scratch = tempfile::tempdir().unwrap();
+        let own = tempfile::tempdir().unwrap();
+        let scratch = if CLEAN.contains(document) { &shared } else { &own };
         let folder = scratch.path().join("belljar");
-        std::fs::create_dir(&folder).unwrap();
-        copy_package(&folder);
+        if !folder.exists() {
+            std::fs::create_dir(&folder).unwrap();
+            copy_package(&folder);
+        }
         if let Some((name, toolchain)) = toolchain {
             std::fs::create_dir(folder.join("real")).unwrap();
             std::os::unix::fs::symlink(toolchain, folder.join("real").join(name)).unwrap();
         }
-        let before = files(&folder);
+        let before = CLEAN.contains(document).then(|| support::tree(&folder));
         for example in examples(&text) {
             count += 1;
             let home = scratch.path().join("home");
             wrong.extend(example.mistake(document, &folder, &home, &[]));
         }
-        if CLEAN.contains(document) {
-            let left = files(&folder);
-            let more: Vec<_> = left.difference(&before).collect();
-            if !more.is_empty() {
-                wrong.push(format!("{document} leaves behind {more:?}"));
+        if let Some(before) = before {
+            let after = support::tree(&folder);
+            let names = before.keys().chain(after.keys()).collect::<BTreeSet<_>>();
+            let changed: Vec<_> =
+                names.into_iter().filter(|name| before.get(*name) != after.get(*name)).collect();
+            if !changed.is_empty() {
+                wrong.push(format!("{document} leaves changes behind: {changed:?}"));
             }
         }
     }

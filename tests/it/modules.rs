@@ -191,7 +191,9 @@ fn library_error_lists_the_exports() {
     let library = r#"(module
         (func (export "_initialize")) (func (export "greet") (param i32)) (func (export "add"))
         (memory (export "memory") 1))"#;
-    assert!(message(library).ends_with(r#"it exports "_initialize", "greet", "add""#));
+    let exports =
+        r#"--invoke (Command::invoke) calls what it exports: "_initialize", "greet", "add""#;
+    assert!(message(library).ends_with(exports), "{}", message(library));
     assert!(message("(module)").ends_with("it exports no function"));
     let many: Vec<String> =
         (0..30).map(|number| format!("(func (export \"f{number}\"))")).collect();

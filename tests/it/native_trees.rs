@@ -150,6 +150,22 @@ fn detached_process_ends_with_the_run() {
     }
 }
 
+/// Regression: whether it went on depended on which thread was faster.
+#[test]
+fn detached_process_without_an_output_goes_on_after_the_run() {
+    let script = "nice sh -c 'sleep 1000 >/dev/null 2>&1 & echo $!'; echo end";
+    for number in 0..20 {
+        let folder = tempfile::tempdir().unwrap();
+        let output = Command::shell(script).output(&mut machine(folder.path())).unwrap();
+        let printed = String::from_utf8(output.stdout).unwrap();
+        let pid = printed.strip_suffix("\nend\n").unwrap().parse().unwrap();
+        let pid = rustix::process::Pid::from_raw(pid).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        let killed = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        assert!(killed.is_ok(), "run {number}: {killed:?}");
+    }
+}
+
 /// Starts `nice sed` with a pipe as input that it never writes to, and waits for it to end.
 #[cfg(target_os = "linux")]
 struct Forgetful;

@@ -203,6 +203,33 @@ fn modules_have_doc_comments() {
     assert!(silent.is_empty(), "no words at the top of: {}", silent.join(", "));
 }
 
+/// What the library's errors print with `{:?}` is what `unwrap` and `?` in `main` show: `base::readable`.
+#[test]
+fn debug_output_of_every_error_is_readable() {
+    let (mut errors, mut wrong) = (0, Vec::new());
+    for path in rust_sources(&["src"]).iter().filter(|path| !relative(path).starts_with("src/cli/"))
+    {
+        let text = std::fs::read_to_string(path).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        for (number, line) in lines.iter().enumerate() {
+            if !(line.starts_with("#[derive(") && line.contains("thiserror::Error")) {
+                continue;
+            }
+            errors += 1;
+            let is_named = |line: &&&str| line.contains("enum ") || line.contains("struct ");
+            let declared = lines[number..].iter().find(is_named).unwrap();
+            let mut words = declared.split(|it: char| !it.is_alphanumeric());
+            words.find(|word| ["enum", "struct"].contains(word));
+            let name = words.next().unwrap();
+            if line.contains("Debug") || !text.contains(&format!("readable!({name})")) {
+                wrong.push(format!("{}:{}: {name}", relative(path), number + 1));
+            }
+        }
+    }
+    assert!(errors > 50, "only {errors} errors were found");
+    assert!(wrong.is_empty(), "not made readable: {}", wrong.join(", "));
+}
+
 #[test]
 fn no_todo_marks_remain() {
     // Split in two, so that this file does not contain the marks.

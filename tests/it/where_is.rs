@@ -10,6 +10,9 @@ use crate::support::package;
 const SHOWN_TO_FAIL: (&str, &str, usize) =
     ("docs/internals/shown-to-fail.md", "## Shown to fail", 75);
 
+/// What is promised, the tests that show it, and the minimum number of rows.
+const BEHAVIOUR: (&str, usize) = ("docs/internals/behaviour.md", 140);
+
 const DOCUMENT: &str = "docs/internals/where-everything-is.md";
 
 /// The sections of the document, and the minimum number of rows in the tables of each: a section that is not found must
@@ -20,17 +23,21 @@ const SECTIONS: [(&str, usize); 3] = [
     ("## Sandboxes", 30),
 ];
 
-/// The cells of each row of the tables of `section`, without the heads.
-fn rows(document: &str, section: &str) -> Vec<[String; 3]> {
+/// The text of `section`.
+fn text_of<'a>(document: &'a str, section: &str) -> &'a str {
     let section = document.split(section).nth(1).expect("the section is there");
-    let section = section.split("\n## ").next().unwrap_or_default();
-    let rows = section.lines().filter(|line| line.starts_with("| "));
+    section.split("\n## ").next().unwrap_or_default()
+}
+
+/// The cells of each row of the tables of `text`, without the heads.
+fn rows<const CELLS: usize>(text: &str) -> Vec<[String; CELLS]> {
+    let rows = text.lines().filter(|line| line.starts_with("| "));
     let cells =
         rows.map(|row| row.trim_matches('|').split(" | ").map(str::trim).collect::<Vec<_>>());
     cells
-        .filter(|cells| !["name or rule", "protection"].contains(&cells[0]))
+        .filter(|cells| !["name or rule", "protection", "behaviour"].contains(&cells[0]))
         .map(|cells| {
-            let cells: [&str; 3] = cells.try_into().expect("three cells in each row");
+            let cells: [&str; CELLS] = cells.try_into().expect("the same cells in each row");
             cells.map(str::to_owned)
         })
         .collect()
@@ -100,13 +107,34 @@ fn tests() -> Vec<String> {
     .collect()
 }
 
+/// Whether `path` names a test as `cargo test` prints it: the modules of its file in `tests/it/` or `src/`, perhaps one
+/// within the file, and its name.
+fn is_test(path: &str) -> bool {
+    let modules: Vec<&str> = path.split("::").collect();
+    let Some((name, modules)) = modules.split_last() else { return false };
+    let declares = format!(r"#\[(?:tokio::)?test\][^{{]*?fn {name}\(");
+    let has = |file: PathBuf, inner: &[&str]| {
+        std::fs::read_to_string(file).is_ok_and(|text| {
+            let is_there = |module: &&str| matches(&text, &format!(r"(?m)^mod {module} \{{"));
+            inner.iter().all(is_there) && matches(&text, &declares)
+        })
+    };
+    let is_in = |folder: &str, outer: usize| {
+        let (outer, inner) = modules.split_at(outer);
+        let at = package().join(folder).join(outer.join("/"));
+        has(at.with_extension("rs"), inner) || has(at.join("mod.rs"), inner)
+    };
+    (modules.len().saturating_sub(1)..=modules.len())
+        .any(|outer| is_in("tests/it", outer) || is_in("src", outer))
+}
+
 #[test]
 fn places_and_tests_in_the_tables_exist() {
     let tests = tests();
     let mut wrong = Vec::new();
     let text = std::fs::read_to_string(package().join(DOCUMENT)).unwrap();
     for (section, rows_min) in SECTIONS {
-        let rows = rows(&text, section);
+        let rows = rows::<3>(text_of(&text, section));
         for [name, place, test] in &rows {
             let name = format!("{section}: {name}");
             let (places, named) = (backticked(place), backticked(test));
@@ -128,7 +156,8 @@ fn places_and_tests_in_the_tables_exist() {
 fn tests_that_were_shown_to_fail_are_there() {
     let (document, section, rows_min) = SHOWN_TO_FAIL;
     let tests = tests();
-    let rows = rows(&std::fs::read_to_string(package().join(document)).unwrap(), section);
+    let text = std::fs::read_to_string(package().join(document)).unwrap();
+    let rows = rows::<3>(text_of(&text, section));
     for [protection, _, named] in &rows {
         let named = backticked(named);
         assert!(!named.is_empty(), "{document}: {protection}: no test");
@@ -136,6 +165,23 @@ fn tests_that_were_shown_to_fail_are_there() {
         assert_eq!(gone, None, "{document}: {protection}");
     }
     assert!(rows.len() >= rows_min, "the table of {document} has only {} rows", rows.len());
+}
+
+#[test]
+fn tests_that_show_what_is_promised_are_there() {
+    let (document, rows_min) = BEHAVIOUR;
+    let rows = rows::<2>(&std::fs::read_to_string(package().join(document)).unwrap());
+    let mut wrong = Vec::new();
+    for [behaviour, named] in &rows {
+        let named = backticked(named);
+        if named.is_empty() {
+            wrong.push(format!("{behaviour}: no test"));
+        }
+        let gone = named.iter().filter(|path| !is_test(path));
+        wrong.extend(gone.map(|path| format!("{behaviour}: no test {path}")));
+    }
+    assert!(rows.len() >= rows_min, "the tables of {document} have only {} rows", rows.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
@@ -154,4 +200,17 @@ fn missing_names_are_detected() {
     }
     assert!(tests().iter().any(|test| test == "missing_names_are_detected"));
     assert!(!tests().iter().any(|test| test == "is_item"));
+    assert!(is_test("where_is::missing_names_are_detected"));
+    assert!(is_test(
+        "base::readable::tests::debug_output_of_an_error_is_its_message_and_its_causes"
+    ));
+    for gone in [
+        "missing_names_are_detected",
+        "where_is::is_item",
+        "where_is::tests::missing_names_are_detected",
+        "links::missing_names_are_detected",
+        "base::readable::debug_output_of_an_error",
+    ] {
+        assert!(!is_test(gone), "{gone}");
+    }
 }

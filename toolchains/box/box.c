@@ -218,22 +218,79 @@ uint64_t parse_count(const char *text, const char *what) {
     return count;
 }
 
+// The nanoseconds of a fraction that begins with a point or a comma, if there is one; `at` moves behind it.
+static long parse_fraction(const char **at) {
+    long nanoseconds = 0, unit = 100000000;
+    if ((**at != '.' && **at != ',') || !isdigit((unsigned char)(*at)[1])) return 0;
+    for (++*at; isdigit((unsigned char)**at); ++*at, unit /= 10) nanoseconds += unit * (**at - '0');
+    return nanoseconds;
+}
+
+// The seconds that a time zone is ahead of UTC: `Z`, `UTC`, `GMT`, `+01:00` or `-0130`; `at` moves behind it.
+static long parse_zone(const char **at) {
+    const char *zone = *at + strspn(*at, " ");
+    int hours, minutes, used = 0;
+    for (size_t i = 0; i < 3; i++) {
+        const char *name = (const char *[]){"UTC", "GMT", "Z"}[i];
+        if (strcmp(zone, name)) continue;
+        *at = zone + strlen(name);
+        return 0;
+    }
+    if (*zone != '+' && *zone != '-') return 0;
+    if ((sscanf(zone + 1, "%2d:%2d%n", &hours, &minutes, &used) < 2 || !used) &&
+        (used = 0, sscanf(zone + 1, "%2d%2d%n", &hours, &minutes, &used) < 2 || used != 4)) {
+        return 0;
+    }
+    *at = zone + 1 + used;
+    return (hours * 60 + minutes) * (*zone == '-' ? -60 : 60);
+}
+
+// The seconds from now to `yesterday`, `2 hours ago` or `+3 days`. False if it is none of these.
+static bool parse_relative(const char *text, long long *seconds) {
+    static const struct {
+        const char *name;
+        long seconds;
+    } units[] = {{"sec", 1}, {"second", 1}, {"min", 60}, {"minute", 60}, {"hour", 3600}, {"day", 86400}, {"week", 604800}};
+    char unit[16], ago[5];
+    long long count;
+    int used = 0;
+    *seconds = strcmp(text, "yesterday") ? strcmp(text, "tomorrow") ? 0 : 86400 : -86400;
+    if (*seconds || strcmp(text, "now") == 0 || strcmp(text, "today") == 0) return true;
+    int parts = sscanf(text, "%lld %15[a-z]%n %4[a-z]%n", &count, unit, &used, ago, &used);
+    if (parts < 2 || text[used] || (parts == 3 && strcmp(ago, "ago"))) return false;
+    size_t len = strlen(unit);
+    if (len > 1 && unit[len - 1] == 's') unit[len - 1] = '\0';
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        if (strcmp(unit, units[i].name)) continue;
+        return !__builtin_mul_overflow(parts == 3 ? -count : count, units[i].seconds, seconds);
+    }
+    return false;
+}
+
 struct timespec parse_time(const char *text) {
     struct timespec time = {0};
-    char *end;
+    const char *rest = text + 1;
     if (*text == '@') {
-        time.tv_sec = strtoll(text + 1, &end, 10);
-        if (end == text + 1 || *end) die("invalid date '%s'", text);
+        char *end;
+        time.tv_sec = strtoll(rest, &end, 10);
+        bool has_digits = end != rest;
+        rest = end;
+        time.tv_nsec = parse_fraction(&rest);
+        if (!has_digits || *rest) die("invalid date '%s'", text);
+        // A fraction before the epoch leads away from it.
+        if (text[1] == '-' && time.tv_nsec) time.tv_sec--, time.tv_nsec = 1000000000 - time.tv_nsec;
         return time;
     }
     struct tm tm = {0};
     int used = 0;
-    if (strcmp(text, "now") == 0) {
+    long long seconds;
+    if (parse_relative(text, &seconds)) {
         clock_gettime(CLOCK_REALTIME, &time);
+        if (__builtin_add_overflow(time.tv_sec, seconds, &time.tv_sec)) die("invalid date '%s'", text);
         return time;
     }
     if (sscanf(text, "%4d-%2d-%2d%n", &tm.tm_year, &tm.tm_mon, &tm.tm_mday, &used) < 3) die("invalid date '%s'", text);
-    const char *rest = text + used;
+    rest = text + used;
     if (*rest == 'T' || *rest == ' ') {
         rest++;
         used = 0;
@@ -244,17 +301,13 @@ struct timespec parse_time(const char *text) {
             if (sscanf(rest, ":%2d%n", &tm.tm_sec, &used) < 1) die("invalid date '%s'", text);
             rest += used;
         }
-        // A fraction of a second, to the nanosecond.
-        if ((*rest == '.' || *rest == ',') && isdigit((unsigned char)rest[1])) {
-            long unit = 100000000;
-            for (rest++; isdigit((unsigned char)*rest); rest++, unit /= 10) time.tv_nsec += unit * (*rest - '0');
-        }
+        time.tv_nsec = parse_fraction(&rest);
     }
-    if (strcmp(rest, "Z") == 0 || strcmp(rest, " UTC") == 0) rest = "";
+    long ahead = parse_zone(&rest);
     if (*rest || tm.tm_mon < 1 || tm.tm_mon > 12 || tm.tm_mday < 1 || tm.tm_mday > 31) die("invalid date '%s'", text);
     tm.tm_year -= 1900;
     tm.tm_mon--;
-    time.tv_sec = timegm(&tm);
+    time.tv_sec = timegm(&tm) - ahead;
     return time;
 }
 

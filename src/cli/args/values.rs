@@ -226,11 +226,11 @@ pub enum StdinFrom {
     Null,
     /// A file.
     File(PathBuf),
+    /// These bytes, which were read from where it was said to come from.
     #[cfg_attr(
         not(feature = "remote"),
         expect(dead_code, reason = "only a server asks for it before the run")
     )]
-    /// These bytes, which were read from where it was said to come from.
     Read(Vec<u8>),
 }
 

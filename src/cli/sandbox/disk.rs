@@ -153,8 +153,8 @@ fn tell_conflicts(conflicts: &[Conflict], id: &str) -> u8 {
     let paths = count(open, "path");
     note!(
         "belljar: note: the session keeps its own version of {paths}; everything else is taken in. To resolve, \
-         restore the file on the disk, or copy the session's version there (`belljar sandbox cp {id}:PATH PATH`; \
-         `chmod` it if only its execute permission differs), or give up all changes of the session (`belljar sandbox refresh --discard {id}`)"
+         restore the file on the disk, or copy the session's version there (`belljar sandbox cp {id}:PATH PATH`; move away what \
+         is there if one of the two is a directory; `chmod` it if only its execute permission differs), or give up all changes of the session (`belljar sandbox refresh --discard {id}`)"
     );
     DIFFERENT
 }

@@ -60,7 +60,7 @@ pub(super) struct Target {
 }
 
 /// A module could not be prepared.
-#[derive(thiserror::Error, Debug)]
+#[derive(thiserror::Error)]
 pub(super) enum PrepareError {
     /// It is not valid.
     #[error(transparent)]
@@ -75,6 +75,8 @@ pub(super) enum PrepareError {
         offset: usize,
     },
 }
+
+crate::base::readable::readable!(PrepareError);
 
 /// A part of a module: a section, or the functions of the code section.
 enum Part<'a> {

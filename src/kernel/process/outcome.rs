@@ -94,11 +94,12 @@ const EXPORTS_NAMED_MAX: usize = 20;
 fn exported(exports: &[String]) -> String {
     let names: Vec<String> =
         exports.iter().take(EXPORTS_NAMED_MAX).map(|name| format!("{name:?}")).collect();
-    match exports.len().checked_sub(names.len()) {
-        _ if names.is_empty() => "it exports no function".to_owned(),
-        Some(more @ 1..) => format!("it exports {} and {more} more", names.join(", ")),
-        _ => format!("it exports {}", names.join(", ")),
-    }
+    let more = match exports.len().saturating_sub(names.len()) {
+        _ if names.is_empty() => return "it exports no function".to_owned(),
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("--invoke (Command::invoke) calls what it exports: {}{more}", names.join(", "))
 }
 
 /// A program could not be started.

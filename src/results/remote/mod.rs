@@ -225,7 +225,7 @@ impl RemoteCache {
                 return Some(ahead);
             }
         }
-        // Asked once, where each process of a module that nobody has run would be asked for.
+        // One request for a module that is new to the server, instead of one for each of its processes.
         if !self.knows_module(module) {
             return None;
         }

@@ -20,10 +20,11 @@ pub struct Stored {
     pub trace: Arc<Trace>,
 }
 
-/// The bytes in which a server keeps `trace`; `None` if they are too many.
-pub fn packed(trace: &Trace) -> Option<Vec<u8>> {
+/// The bytes in which a server keeps `trace`, and its length before they are compressed; `None` if it is too long.
+pub fn packed(trace: &Trace) -> Option<(Vec<u8>, u64)> {
     let bytes = trace.to_bytes();
-    (bytes.len() as u64 <= REMOTE_TRACE_BYTES_MAX).then(|| compressed(&bytes))
+    let len = bytes.len() as u64;
+    (len <= REMOTE_TRACE_BYTES_MAX).then(|| (compressed(&bytes), len))
 }
 
 /// The trace that a server keeps in these `bytes`, and its length when they are decompressed; `None` if they are none, or it is
@@ -179,11 +180,11 @@ mod tests {
         let trace = TraceBuilder::default()
             .finish(action.digest(), &words, End::Exited, std::time::Duration::ZERO)
             .unwrap();
-        let packed = packed(&trace).unwrap();
+        let (packed, its_len) = packed(&trace).unwrap();
         assert!(packed.len() < 100_000, "{} bytes", packed.len());
         let (found, len) = trace_at(action.start(), &packed, 5_000_000).unwrap();
         assert_eq!(found, trace);
-        assert!(len > 4_000_000, "{len} bytes");
+        assert!(len == its_len && len > 4_000_000, "{len} bytes");
         assert!(trace_at(action.start(), &packed, len - 1).is_none());
         let other = Action::of_digest(Digest::of(b"other"));
         assert!(trace_at(other.start(), &packed, len).is_none());

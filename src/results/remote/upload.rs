@@ -1,6 +1,6 @@
 //! Traces on their way to a server: in the background, and bounded.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -40,10 +40,15 @@ pub(super) struct Uploads {
 #[derive(Default)]
 struct Left {
     bytes: AtomicU64,
-    traces: Mutex<u64>,
+    traces: Mutex<Traces>,
     ended: Condvar,
-    /// Nobody waits any more: what is uploaded from then on is counted as lost already.
-    is_over: AtomicBool,
+}
+
+#[derive(Default)]
+struct Traces {
+    left: u64,
+    /// Nothing is waited for any more: those that were left are counted as lost.
+    is_over: bool,
 }
 
 impl Uploads {
@@ -71,7 +76,7 @@ impl Uploads {
             self.tree.statistics().lost += 1;
             return;
         }
-        *self.left.lock() += 1;
+        self.left.lock().left += 1;
         let queue = usize::from(trace.action.as_bytes()[0]) % THREADS;
         let waiting = Waiting { module, place, trace: trace.clone(), bytes };
         if self.queues[queue].send(waiting).is_err() {
@@ -81,16 +86,16 @@ impl Uploads {
 
     /// Waits until all traces are uploaded, at most for `timeout`; returns how many are not.
     pub(super) fn finish(&self, timeout: Duration) -> u64 {
-        let waited =
-            self.left.ended.wait_timeout_while(self.left.lock(), timeout, |left| *left > 0);
-        let left = waited.unwrap_or_else(PoisonError::into_inner).0;
-        self.left.is_over.store(true, Ordering::Relaxed);
-        *left
+        let waits = |traces: &mut Traces| traces.left > 0;
+        let waited = self.left.ended.wait_timeout_while(self.left.lock(), timeout, waits);
+        let mut traces = waited.unwrap_or_else(PoisonError::into_inner).0;
+        traces.is_over = true;
+        traces.left
     }
 }
 
 impl Left {
-    fn lock(&self) -> MutexGuard<'_, u64> {
+    fn lock(&self) -> MutexGuard<'_, Traces> {
         // A count is complete at any time.
         self.traces.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -99,10 +104,10 @@ impl Left {
     fn done(&self, bytes: u64, count: impl FnOnce(bool)) {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         // Both at once: who finds out what is left must not count it twice.
-        let mut left = self.lock();
-        count(self.is_over.load(Ordering::Relaxed));
-        *left -= 1;
-        drop(left);
+        let mut traces = self.lock();
+        count(traces.is_over);
+        traces.left -= 1;
+        drop(traces);
         self.ended.notify_all();
     }
 }
@@ -167,10 +172,10 @@ fn longer(one: Option<Vec<Answer>>, other: Vec<Answer>) -> Option<Vec<Answer>> {
 }
 
 fn put(tree: &Tree, module: Digest, place: Place, trace: &Trace) -> Option<Named> {
-    let bytes = packed(trace)?;
+    let (bytes, len) = packed(trace)?;
     let named = tree.ask(|server| server.add(place, bytes))?;
     let stored = Stored { named: named.clone(), trace: Arc::new(trace.clone()) };
-    tree.remember(place, Arc::from([stored]), trace.bytes());
+    tree.remember(place, Arc::from([stored]), len);
     tree.add_module(module)?;
     Some(named)
 }

@@ -30,6 +30,34 @@ fn recover_reports_in_text_and_json() {
     assert_eq!(recover(&["no/such/folder"]).status.code(), Some(2));
 }
 
+/// The journal of a directory is in the home of the belljar that was ended.
+#[test]
+fn recover_undoes_a_named_directory_with_the_home_that_wrote_to_it() {
+    if !can_trace("recover_undoes_a_named_directory_with_the_home_that_wrote_to_it") {
+        return;
+    }
+    let [top, home, other_home] = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let folder = top.path().join("tree");
+    std::fs::create_dir(&folder).unwrap();
+    killed_halfway(&folder, home.path());
+    let half = tree(&folder);
+    let with = |home: &tempfile::TempDir, args: &[&str]| {
+        let mut command = belljar(top.path());
+        let output = command.env("BELLJAR_HOME", home.path()).args(args).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+        (stdout(&output), stderr(&output))
+    };
+    let nothing = ("nothing to recover in tree\n".to_owned(), String::new());
+    assert_eq!(with(&other_home, &["recover", "tree"]), nothing);
+    with(&other_home, &["run", "--worktree", "tree", "ls", "-a"]);
+    assert_eq!(tree(&folder), half);
+    let (_, said) = with(&home, &["recover", "tree"]);
+    assert!(said.contains("undone: the directory is as it was before (18 files)"), "{said}");
+    assert_eq!(tree(&folder).len(), 40);
+    assert!(tree(&folder).values().all(|content| content == b"old"));
+    assert_eq!(with(&home, &["recover", "tree"]), nothing);
+}
+
 /// Regression: a program saw temporary files, and a third of the changes.
 #[test]
 fn every_command_that_opens_a_folder_recovers_it_first() {

@@ -7,32 +7,55 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use super::{can_trace, killed_halfway};
-use crate::support::{belljar, cache_dir, home_dir, skipped, stderr, stdout, tree};
+use crate::support::{belljar, cache_dir, skipped, stderr, stdout, tree};
+
+/// The id of a user who owns nothing.
+const NOBODY: u32 = 65534;
 
 /// Regression: the limit of `ulimit -f` ended belljar with a signal, in the middle of an apply.
 #[test]
 fn apply_beyond_the_file_size_limit_leaves_the_old_tree() {
-    let folder = tempfile::tempdir().unwrap();
+    const SCRIPT: &str = "for i in $(seq 0 29); do echo new > f$i; done; seq 100000 > f20";
+    let top = tempfile::tempdir().unwrap();
+    let folder = top.path().join("tree");
+    std::fs::create_dir(&folder).unwrap();
     for number in 0..30 {
-        std::fs::write(folder.path().join(format!("f{number}")), "old").unwrap();
+        std::fs::write(folder.join(format!("f{number}")), "old").unwrap();
     }
-    let before = tree(folder.path());
-    let script = "for i in $(seq 0 29); do echo new > f$i; done; seq 100000 > f20";
-    let output = Command::new("bash")
-        .args([
-            "-c",
-            "ulimit -f 64; exec \"$0\" sh --apply -c \"$1\"",
-            env!("CARGO_BIN_EXE_belljar"),
-            script,
-        ])
-        .current_dir(folder.path())
-        .env("BELLJAR_CACHE_DIR", cache_dir())
-        .env("BELLJAR_HOME", home_dir())
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(125), "{:?} {}", output.status, stderr(&output));
-    assert!(stderr(&output).contains("File too large"), "{}", stderr(&output));
-    assert_eq!(tree(folder.path()), before);
+    let before = tree(&folder);
+    let run = |limit: &str, args: &[&str]| {
+        let mut command = Command::new("bash");
+        command.args(["-c", &format!("ulimit -f {limit}; exec \"$0\" \"$@\"")]);
+        command.arg(env!("CARGO_BIN_EXE_belljar")).args(args).current_dir(&folder);
+        command.env("BELLJAR_CACHE_DIR", cache_dir()).env("BELLJAR_HOME", top.path().join("home"));
+        command.output().unwrap()
+    };
+    for args in [
+        &["record", "--quiet", "--tape", "../t", "--", "sh", "-c", SCRIPT][..],
+        &["sandbox", "create", "--id", "box"],
+        &["sandbox", "exec", "box", "--", "sh", "-c", SCRIPT],
+    ] {
+        let output = run("unlimited", args);
+        assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+    }
+    for args in [
+        &["sh", "--apply", "-c", SCRIPT][..],
+        &["apply", "../t"],
+        &["sandbox", "apply", "box"],
+        &["sandbox", "cp", "box:.", "."],
+        &["sandbox", "cp", "box:.", "../copy"],
+        &["sandbox", "cp", "box:f20", "f20"],
+    ] {
+        let output = run("64", args);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(125), "{args:?}: {:?} {said}", output.status);
+        assert!(said.contains("File too large (os error 27); nothing was written"), "{said}");
+        assert_eq!(tree(&folder), before, "{args:?}");
+        assert!(!top.path().join("copy").exists(), "{args:?}");
+    }
+    let output = run("unlimited", &["sandbox", "apply", "box"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(tree(&folder)["f7"], b"new\n");
 }
 
 /// Regression: a report that could not be written gave the exit code of a conflict, which says that nothing
@@ -133,7 +156,6 @@ fn session_save_failure_after_apply_has_its_own_exit_code() {
 /// no message said what to do.
 #[test]
 fn read_only_home_stops_only_commands_that_write() {
-    const NOBODY: u32 = 65534;
     let test = "read_only_home_stops_only_commands_that_write";
     if !can_trace(test) {
         return;
@@ -187,6 +209,31 @@ fn read_only_home_stops_only_commands_that_write() {
     for path in [&journals, home.path(), other.path()] {
         set(path, 0o700);
     }
+}
+
+/// A rename of the directory natively does not write to it, and an apply does.
+#[test]
+fn moved_directory_that_is_read_only_is_named_with_a_next_step() {
+    let [folder, home] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    std::fs::create_dir(folder.path().join("d")).unwrap();
+    std::fs::write(folder.path().join("d/a"), "1").unwrap();
+    std::fs::set_permissions(folder.path().join("d"), Permissions::from_mode(0o555)).unwrap();
+    let before = tree(folder.path());
+    let mut command = belljar(folder.path());
+    command.env("BELLJAR_HOME", home.path()).args(["sh", "--apply", "-c", "mv d e"]);
+    let command = command.command();
+    if std::fs::metadata("/proc/self").unwrap().uid() == 0 {
+        for path in [folder.path(), home.path(), &folder.path().join("d")] {
+            std::os::unix::fs::chown(path, Some(NOBODY), None).unwrap();
+        }
+        command.uid(NOBODY);
+    }
+    let output = command.output().unwrap();
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(said.contains("Permission denied") && said.contains("`chmod u+w`"), "{said}");
+    assert_eq!(tree(folder.path()), before);
+    std::fs::set_permissions(folder.path().join("d"), Permissions::from_mode(0o755)).unwrap();
 }
 
 /// Another file system is mounted beneath the directory, and a file that has a further name was moved onto it. The

@@ -71,6 +71,22 @@ fn partly_applied_changes_are_a_conflict() {
     }
 }
 
+/// Regression: the message named all of 800 files, and no next step.
+#[test]
+fn long_lists_of_conflicts_are_cut() {
+    let folder = recorded("for i in $(seq 100); do echo $i > f$i; done");
+    let dir = folder.path();
+    let apply = ["apply", "run.tape", "--worktree", "tree"];
+    succeed(dir, &apply);
+    std::fs::remove_file(dir.join("tree/f7")).unwrap();
+    let output = call(dir, &apply);
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(said.contains("it already has the state after the run; and 89 more"), "{said}");
+    assert!(said.contains("`belljar diff run.tape` shows what the run changed"), "{said}");
+    assert!(said.len() < 2000, "{said}");
+}
+
 #[cfg(unix)]
 #[test]
 fn differing_permissions_are_a_conflict() {

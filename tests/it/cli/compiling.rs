@@ -271,3 +271,44 @@ fn shell_and_session_show_on_a_terminal_that_they_compile() {
         assert!(shown.contains(words), "{name}: {shown:?}");
     }
 }
+
+/// Regression: the load that the pool of memories refused deleted the code from the cache, so that each `sh` and each exec of a
+/// session compiled it anew.
+#[test]
+fn code_that_does_not_fit_the_pool_is_compiled_once_for_scripts_and_sessions() {
+    let folder = scratch();
+    let at = folder.path();
+    let large =
+        r#"(module (table 300000 funcref) (memory (export "memory") 1) (func (export "_start")))"#;
+    std::fs::create_dir(at.join("tools")).unwrap();
+    std::fs::write(at.join("tools/large.wasm"), wat::parse_str(large).unwrap()).unwrap();
+    let call = |args: &[&str]| {
+        let mut command = belljar(at);
+        command.args(args).env("BELLJAR_HOME", at.join(".home"));
+        let output = command.env("BELLJAR_CACHE_DIR", at.join(".cache")).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+    };
+    // When each entry of the cache was written.
+    let entries = || -> Vec<_> {
+        let entries = crate::support::tree(&at.join(".cache")).into_keys();
+        let code = entries.filter(|name| name.starts_with("code-") && !name.ends_with('/'));
+        let written = |name: String| {
+            let metadata = std::fs::metadata(at.join(".cache").join(&name)).unwrap();
+            (name, metadata.created().ok(), metadata.len())
+        };
+        code.map(written).collect()
+    };
+    call(&["sh", "--toolchain", "tools", "-c", "large"]);
+    let first = entries();
+    assert!(first.iter().any(|(_, _, len)| *len > 1000), "{first:?}");
+    call(&["sandbox", "create", "--id", "box", "--toolchain", "tools"]);
+    for args in [
+        &["sh", "--toolchain", "tools", "-c", "large; large"][..],
+        &["sandbox", "exec", "box", "large"],
+        &["sandbox", "exec", "box", "--", "sh", "-c", "large; large"],
+        &["run", "--toolchain", "tools", "large"],
+    ] {
+        call(args);
+        assert_eq!(entries(), first, "{args:?}");
+    }
+}

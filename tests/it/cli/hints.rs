@@ -197,3 +197,22 @@ fn almost_valid_option_values_get_a_suggestion() {
     let output = run(dir, &["--max-files", "1k", "--start-at", "2024-05-01", "date"]);
     assert_eq!(stdout(&output), "Wed May  1 00:00:00 UTC 2024\n", "{}", stderr(&output));
 }
+
+#[test]
+fn library_error_says_how_to_call_an_export() {
+    let folder = scratch();
+    std::fs::write(folder.path().join("lib.wat"), r#"(module (func (export "greet")))"#).unwrap();
+    std::fs::write(folder.path().join("empty.wat"), "(module)").unwrap();
+    let run = |module: &str| {
+        let output = belljar(folder.path()).args(["run", module]).output().unwrap();
+        assert_eq!(output.status.code(), Some(126), "{}", stderr(&output));
+        stderr(&output)
+    };
+    let said = run("./lib.wat");
+    assert!(
+        said.contains(r#"; --invoke (Command::invoke) calls what it exports: "greet""#),
+        "{said}"
+    );
+    let said = run("./empty.wat");
+    assert!(said.contains("it exports no function") && !said.contains("--invoke"), "{said}");
+}

@@ -274,8 +274,16 @@ fn new_entries_are_reported_until_a_refresh() {
             assert!(stderr(&output).contains(&format!("belljar: {path} ")), "{}", stderr(&output));
         }
     }
-    let taken = bench.done(&["refresh", "box"]);
-    assert_eq!(taken, "changed folder\nchanged link\nchanged new\n");
+    bench.done(&["fork", "box", "--id", "other"]);
+    let report: Value = serde_json::from_str(&bench.done(&["refresh", "--json", "other"])).unwrap();
+    let drifts = report["drifts"].as_array().unwrap().iter();
+    let drifts: Vec<_> = drifts.map(|it| (&it["path"], &it["kind"])).collect();
+    for (path, kind) in [("new", "newer"), ("folder", "newer"), ("gone", "missing")] {
+        assert!(drifts.contains(&(&path.into(), &kind.into())), "{report}");
+    }
+    let output = bench.call(&["refresh", "box"]);
+    assert_eq!(stdout(&output), "changed folder\nchanged link\nchanged new\n");
+    assert!(stderr(&output).contains("belljar: gone is not on the disk"), "{}", stderr(&output));
     assert_eq!(
         stdout(&bench.sh("cat new link; ls")),
         "new\nold\nd\nfolder\nlink\nlink-target\nnew\n"

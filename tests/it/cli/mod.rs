@@ -30,6 +30,7 @@ mod native;
 #[cfg(target_os = "linux")]
 mod owners;
 mod places;
+mod plain_programs;
 mod replacing;
 mod report;
 mod sandbox;

@@ -46,6 +46,7 @@ fn every_outcome_writes_a_report() {
     let folder = scratch();
     let dir = folder.path();
     let path = dir.join("r.json");
+    let docs = std::fs::read_to_string(crate::support::package().join("docs/cli.md")).unwrap();
     std::fs::write(dir.join("text.wasm"), "no module").unwrap();
     let (trap, looping, spew, exit, missing) = (
         guest_arg("trap"),
@@ -56,6 +57,7 @@ fn every_outcome_writes_a_report() {
     );
     let cases: &[(&[&str], i32, &str, &str)] = &[
         (&["wc", "note.txt"], 0, "exited", ""),
+        (&["--cache-results", "replace", "one", "three", "note.txt"], 0, "exited", ""),
         (&[&exit, "7"], 7, "exited", ""),
         (&["nothing"], 127, "not_started", "no program \"nothing\""),
         (&["./gone.wasm"], 127, "not_started", "gone.wasm"),
@@ -87,7 +89,14 @@ fn every_outcome_writes_a_report() {
             error.contains(words) && error.is_empty() == words.is_empty(),
             "{args:?}: {report}"
         );
-        assert_eq!(report.as_object().unwrap().len(), 25, "{report}");
+        let fields = report.as_object().unwrap();
+        assert_eq!(fields.len(), 25, "{report}");
+        // Machines read these: each one is in the table of the documentation, also those of its parts.
+        let parts = [&report["changes"][0], &report["timings"], &report["results"]];
+        let parts = parts.iter().filter_map(|part| part.as_object());
+        for field in parts.chain([fields]).flat_map(|part| part.keys()) {
+            assert!(docs.contains(&format!("`{field}`")), "{field} is not documented");
+        }
     }
 }
 

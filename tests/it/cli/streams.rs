@@ -58,7 +58,13 @@ fn pipes_and_devices_are_refused_without_blocking() {
         (&["host", "call", "workspace.cwd", "--params", "@pipe"], 2, no_file),
         (&["run", "--host-policy", "/dev/zero", "wc"], 2, no_file),
         (&["run", "--host-answers", "pipe", "wc"], 2, no_file),
+        (&["sandbox", "create", "--host-policy", "pipe"], 2, no_file),
+        (&["sandbox", "exec", "--json=pipe", "box", "wc", "note.txt"], 2, no_reader),
+        (&["sandbox", "exec", "--host-answers", "/dev/zero", "box", "wc"], 2, no_file),
+        (&["native", "--tape", "pipe", "true"], 2, "not a regular file"),
     ];
+    let created = call(dir, &["sandbox", "create", "--id", "box"]);
+    assert!(created.status.success(), "{}", stderr(&created));
     for (args, code, words) in cases {
         let output = call(dir, args);
         let message = stderr(&output);
@@ -68,10 +74,35 @@ fn pipes_and_devices_are_refused_without_blocking() {
     // Annotations are in a file beside the tape.
     let recorded = call(dir, &["record", "-q", "--tape", "run", "wc", "note.txt"]);
     assert!(recorded.status.success(), "{}", stderr(&recorded));
-    make_pipe(&dir.join("run.annotations.jsonl"));
-    for args in [&["annotations", "validate", "run"][..], &["tape", "show", "run"]] {
-        let message = stderr(&call(dir, args));
-        assert!(message.contains(no_file), "{args:?}: {message}");
+    let annotations = dir.join("run.annotations.jsonl");
+    for file in ["pipe", "/dev/zero"] {
+        std::os::unix::fs::symlink(file, &annotations).unwrap();
+        for args in [&["annotations", "validate", "run"][..], &["tape", "show", "run"]] {
+            let message = stderr(&call(dir, args));
+            assert!(message.contains(no_file), "{args:?}: {message}");
+        }
+        std::fs::remove_file(&annotations).unwrap();
+    }
+}
+
+/// The files are sparse, and nothing of them is read.
+#[test]
+fn files_beyond_their_size_limits_are_refused_by_the_limit() {
+    let folder = scratch();
+    let dir = folder.path();
+    for name in ["huge", "huge.wasm"] {
+        std::fs::File::create(dir.join(name)).unwrap().set_len(1 << 40).unwrap();
+    }
+    for (args, code, words) in [
+        (&["run", "./huge.wasm"][..], 126, "is too large for a module"),
+        (&["host", "call", "workspace.cwd", "--params", "@huge"], 2, "is larger than"),
+        (&["run", "--host-policy", "huge", "wc"], 2, "exceeds the limit of"),
+        (&["run", "--host-answers", "huge", "wc"], 2, "exceeds the limit of"),
+    ] {
+        let output = call(dir, args);
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {message}");
+        assert!(message.contains("huge") && message.contains(words), "{args:?}: {message}");
     }
 }
 

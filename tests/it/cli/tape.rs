@@ -555,3 +555,27 @@ fn tape_of_version_1_2_is_replayed_with_its_path_lookups() {
     assert_eq!(names, ["b", "dang", "gen/", "gen/a.txt", "moved"]);
     assert_eq!(std::fs::read(dir.join("lib/z")).unwrap(), b"lib/z");
 }
+
+/// Regression: a script that went on replayed the earlier run, which was the same.
+#[test]
+fn failed_recording_says_that_the_tape_has_an_earlier_run() {
+    let folder = scratch();
+    let dir = folder.path();
+    let note = "belljar: note: t has an earlier run\n";
+    let record = |args: &[&str]| call(dir, &[&["record", "--tape", "t"], args].concat());
+    let output = record(&["nothing"]);
+    assert_eq!(output.status.code(), Some(127));
+    assert!(!stderr(&output).contains(note) && !dir.join("t").exists());
+    succeed(dir, &["record", "-q", "--tape", "t", "wc", "note.txt"]);
+    for (args, code) in [
+        (&["nothing"][..], 127),
+        (&["./note.txt"], 126),
+        (&["--max-tape", "1KiB", "sh", "-c", "seq 1000"], 125),
+    ] {
+        let output = record(args);
+        assert_eq!(output.status.code(), Some(code), "{}", stderr(&output));
+        assert!(stderr(&output).contains(note), "{}", stderr(&output));
+    }
+    let output = record(&["false"]);
+    assert_eq!((output.status.code(), stderr(&output).contains(note)), (Some(1), false));
+}

@@ -4,6 +4,7 @@
 mod applied;
 mod modes;
 mod random;
+mod table;
 mod tools;
 
 use std::fs::File;

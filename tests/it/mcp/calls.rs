@@ -396,3 +396,19 @@ fn calls_after_a_file_with_a_secret_was_read_are_not_compared() {
     std::fs::remove_dir_all(scene.path("project")).unwrap();
     assert_eq!(scene.replayed(), (6, 5));
 }
+
+/// Regression: the server waited for the next line of its client, for 30 seconds.
+#[cfg(unix)]
+#[test]
+fn server_ends_by_a_signal_while_its_input_is_open() {
+    use rustix::process::Signal;
+    for signal in [Signal::TERM, Signal::INT] {
+        let scene = Scene::new(&json!({}));
+        let mut wire = Wire::connected(&scene, &["--tape", "t"], &json!({}));
+        assert!(wire.request("tools/list", &json!({}))["result"]["tools"].is_array());
+        let status = wire.signalled(signal).expect("it ends");
+        assert_eq!(status.code(), Some(0), "{signal:?}");
+        let replayed = scene.belljar().args(["replay", "t"]).output().unwrap();
+        assert!(replayed.status.success(), "{}", stderr(&replayed));
+    }
+}

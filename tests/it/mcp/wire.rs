@@ -120,6 +120,23 @@ impl Wire {
         refusal(&answer)
     }
 
+    /// Sends it `signal` and leaves its input open; returns how it ended, if it did within ten seconds.
+    #[cfg(unix)]
+    pub fn signalled(
+        &mut self,
+        signal: rustix::process::Signal,
+    ) -> Option<std::process::ExitStatus> {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal)
+            .unwrap();
+        for _ in 0..1000 {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return Some(status);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        None
+    }
+
     /// Closes its input, and waits for its end.
     pub fn leave(&mut self) -> std::process::ExitStatus {
         self.stdin = None;

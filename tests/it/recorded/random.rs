@@ -98,7 +98,7 @@ fn script(chance: &mut Chance, has_host: bool) -> String {
 
 /// Random options of a run; there may be none.
 fn options(chance: &mut Chance) -> Vec<&'static str> {
-    const OPTIONS: [&[&str]; 28] = [
+    const OPTIONS: [&[&str]; 39] = [
         &["--timeout", "40ms"],
         &["--timeout", "250ms"],
         &["--fuel", "3000"],
@@ -123,6 +123,17 @@ fn options(chance: &mut Chance) -> Vec<&'static str> {
         &["--stdin", "../input"],
         &["--stdin", "null"],
         &["--mtimes", "host"],
+        &["--mtimes", "content"],
+        &["--mtimes", "fixed"],
+        &["--worktree", ".::ro"],
+        &["--tier", "quick"],
+        &["--tier", "optimized"],
+        &["--no-cache"],
+        &["--compile-timeout", "1h"],
+        &["--apply"],
+        &["--allow-net", "example.com"],
+        &["--profile", "worktree"],
+        &["--native-time", "charged"],
         &["--unknown-imports", "deny"],
         &["--host-answers", "../answers"],
         &["--host-policy", "../policy.json"],
@@ -136,7 +147,7 @@ fn options(chance: &mut Chance) -> Vec<&'static str> {
         }
     }
     if chance.below(12) == 0 {
-        chosen.retain(|option| option[0] != "--cwd");
+        chosen.retain(|option| !["--cwd", "--worktree"].contains(&option[0]));
         chosen.push(&["--no-worktree", "--dir", ".::.", "--dir", "../other::/other"]);
     }
     // `--start-at` cannot be used with `--clock real`.

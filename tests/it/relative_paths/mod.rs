@@ -9,6 +9,7 @@
 #![cfg(target_os = "linux")]
 
 mod calls;
+mod fixed;
 mod known;
 mod native;
 mod scripts;
@@ -141,10 +142,11 @@ fn session_spec(folder: &Path) -> SandboxSpec {
 }
 
 fn in_session(program: &str, folder: &Path, script: String) -> String {
-    let toolchains = Toolchains::new(vec![package().join("tests/guests")]).unwrap();
+    let program = Path::new(program);
+    let toolchains = Toolchains::new(vec![program.parent().unwrap().to_owned()]).unwrap();
     let programs = Arc::new(ToolchainPrograms::new(engine(), toolchains));
     let mut session = Sandbox::provision(programs, session_spec(folder)).unwrap();
-    let name = Path::new(program).file_stem().unwrap().to_str().unwrap();
+    let name = program.file_stem().unwrap().to_str().unwrap();
     let mut request = ExecRequest::new(name, [""; 0]);
     request.stdin = script.into_bytes();
     request.cwd = Some(WORKTREE.to_owned());
@@ -171,24 +173,79 @@ fn sequences() -> u64 {
     asked.map_or(200, |number| number.parse().unwrap())
 }
 
-/// Compares sequences of calls; reports each difference with the calls before it.
-fn compare(guest: &Guest, way: Way, seed: u64) {
-    let scratch = tempfile::tempdir().unwrap();
-    let mut native = Native::start(&guest.native);
-    let confines = way == Way::NoWorktree;
-    let rules = Rules { rule: guest.rule && !confines, confines, is_composed: guest.is_composed };
-    let mut compared = 0;
-    let first = number_from_env("BELLJAR_TEST_SEED", 0) as u64;
-    for number in first..first + sequences() {
-        let at = scratch.path().join("at");
+/// The folders of a sequence of calls.
+struct Folders {
+    there: PathBuf,
+    here: PathBuf,
+    /// Stands for `/tmp` natively.
+    tmp: PathBuf,
+}
+
+impl Folders {
+    /// Empty ones in `at`.
+    fn new(at: &Path) -> Self {
         let [there, here, tmp] = ["native", "inside", "tmp"].map(|name| at.join(name));
         for folder in [&there, &here, &tmp] {
             fs::create_dir_all(folder).unwrap();
         }
+        Self { there, here, tmp }
+    }
+}
+
+/// Makes the calls natively and inside; reports the first difference with the calls before it. Returns how many were compared: some
+/// cannot be.
+fn compare_calls(
+    guest: &Guest,
+    way: Way,
+    native: &mut Native,
+    folders: &Folders,
+    calls: impl IntoIterator<Item = Call>,
+    what: &str,
+) -> usize {
+    let Folders { there, here, tmp } = folders;
+    let confines = way == Way::NoWorktree;
+    let rules = Rules { rule: guest.rule && !confines, confines, is_composed: guest.is_composed };
+    native.begin(there, tmp);
+    let mut made: Vec<(Call, String)> = Vec::new();
+    for mut call in calls {
+        if call.path == HERE {
+            call.path = native.here();
+        }
+        if let Some(answer) = native.call(&call, rules) {
+            made.push((call, named(&answer, native_errno)));
+        }
+    }
+    let script: String = made.iter().map(|(call, _)| call.line()).collect();
+    let answers = inside(way, &guest.module, here, script);
+    let told = |index: usize| {
+        let line = |(call, answer): &(Call, String)| {
+            let call = call.line();
+            format!("{}  => {answer}\n", call.replace(['\t', '\n'], " "))
+        };
+        made[..=index].iter().map(line).collect::<String>()
+    };
+    let mut answers = answers.lines();
+    for (index, (call, expected)) in made.iter().enumerate() {
+        let answer = named(answers.next().unwrap_or("nothing"), wasi_errno);
+        let is_same = answer == *expected || is_meant(call, expected, &answer);
+        assert!(is_same, "{way:?}, {what}: inside {answer}, natively:\n{}", told(index));
+    }
+    assert_eq!(answers.next(), None);
+    assert_eq!(tree(here), tree(there), "{way:?}, {what}:\n{}", told(made.len() - 1));
+    made.len()
+}
+
+/// Compares random sequences of calls.
+fn compare(guest: &Guest, way: Way, seed: u64) {
+    let scratch = tempfile::tempdir().unwrap();
+    let mut native = Native::start(&guest.native);
+    let mut compared = 0;
+    let first = number_from_env("BELLJAR_TEST_SEED", 0) as u64;
+    for number in first..first + sequences() {
+        let at = scratch.path().join("at");
+        let folders = Folders::new(&at);
         let mut chance = Chance::new(seed.wrapping_mul(1 << 40).wrapping_add(number));
-        plant(&mut chance, [&there, &here]);
-        native.begin(&there, &tmp);
-        let mut made: Vec<(Call, String)> = Vec::new();
+        plant(&mut chance, [&folders.there, &folders.here]);
         let open = |slot: usize| {
             let (path, other) = (".".to_owned(), slot.to_string());
             Call { name: "opendir", slot: None, path, other }
@@ -196,41 +253,8 @@ fn compare(guest: &Guest, way: Way, seed: u64) {
         let mut calls: Vec<Call> = (0..SLOTS).filter(|_| guest.has_slots).map(open).collect();
         let drawn = || draw_call(&mut chance, guest.calls, guest.has_slots);
         calls.extend(std::iter::repeat_with(drawn).take(CALLS));
-        for mut call in calls {
-            if call.path == HERE {
-                call.path = native.here();
-            }
-            if let Some(answer) = native.call(&call, rules) {
-                made.push((call, named(&answer, native_errno)));
-            }
-        }
-        let script: String = made.iter().map(|(call, _)| call.line()).collect();
-        let answers = inside(way, &guest.module, &here, script);
-        let told = |index: usize| {
-            let line = |(call, answer): &(Call, String)| {
-                let call = call.line();
-                format!("{}  => {answer}\n", call.replace(['\t', '\n'], " "))
-            };
-            made[..=index].iter().map(line).collect::<String>()
-        };
-        let mut answers = answers.lines();
-        for (index, (call, expected)) in made.iter().enumerate() {
-            let answer = named(answers.next().unwrap_or("nothing"), wasi_errno);
-            let is_same = answer == *expected || is_meant(call, expected, &answer);
-            assert!(
-                is_same,
-                "{way:?}, sequence {number}: inside {answer}, natively:\n{}",
-                told(index)
-            );
-        }
-        assert_eq!(answers.next(), None);
-        assert_eq!(
-            tree(&here),
-            tree(&there),
-            "{way:?}, sequence {number}:\n{}",
-            told(made.len() - 1)
-        );
-        compared += made.len();
+        let what = format!("sequence {number}");
+        compared += compare_calls(guest, way, &mut native, &folders, calls, &what);
         fs::remove_dir_all(&at).unwrap();
     }
     println!("{way:?}: {compared} calls in {} sequences", sequences());
@@ -322,6 +346,7 @@ fn rust_std_acts_in_the_worktree_as_natively() {
     let Some(guest) = std_guest(MODULE) else { return };
     compare(&guest, Way::Default, 6);
     compare(&guest, Way::NoWorktree, 7);
+    compare(&guest, Way::Session, 13);
 }
 
 #[test]

@@ -376,7 +376,14 @@ impl Model {
 
     fn rename(&mut self, from: &Place, to: &Place, now: u64) -> Result<(), Errno> {
         let from = self.walk(from, Last::Kept, false)?;
-        let to = self.walk(to, Last::Kept, false)?;
+        let end = to.path.trim_end_matches('/').rsplit('/').next().map_or(0, str::len);
+        let to = match self.walk(to, Last::Kept, false) {
+            // The last names are looked up one after the other.
+            Err(Errno::Nametoolong) if end > NAME_MAX && self.id(&from.path).is_none() => {
+                return Err(Errno::Noent);
+            }
+            to => to?,
+        };
         if from.dots.is_some() || to.dots.is_some() {
             return Err(Errno::Busy);
         }

@@ -190,6 +190,15 @@ same date -d '2024-02-29 12:34:56' '+%F %T %s'
 same date -d 2024-02-29 +%s
 same date -u -d @0 +
 same date -d rubbish
+same date -d '2024-02-29 12:34:56.789 +0130' '+%F %T.%N %s'
+same date -d '2024-02-29T12:34:56-02:00' +%s
+same date -d '2024-02-29 12:34 GMT' +%s
+same date -d '2024-02-29 12:34 +1:2:3' +%s
+same date -d @1000000000.25 +%s.%N
+same date -d @-1.5 +%s.%N
+same date -d '3 fortnights of rubbish'
+same sh -c 'test $(($(date -d "2 hours ago" +%s) - $(date -d now +%s))) -ge -7201 && date -d "+3 days" +%F >/dev/null && echo ok'
+same sh -c 'test $(($(date -d tomorrow +%s) - $(date -d yesterday +%s))) -ge 172799 && echo ok'
 same date x
 same date -u -R -d @86400
 same true x

@@ -44,6 +44,8 @@ same stat -c '%a %A' dir dir/file
 same stat -c %N link flink dir
 same stat -L -c '%F %n' link
 same stat -c '%Y %y' dir/file
+same stat -c '%.Y %.3Y %.0Y %.1Y' dir/file
+same sh -c 'touch -d "$(stat -c %y dir/file)" again; stat -c %y again; touch -d "@$(stat -c %.Y dir/file)" again; stat -c %y again; rm again'
 same stat -c '%X|%5s|%-5s|%05s|%%' dir/file
 same stat --printf '%s\t%n\n' dir/file empty
 same stat --format=%h dir/file

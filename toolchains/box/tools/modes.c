@@ -304,10 +304,13 @@ static const char *type_name(const struct stat *stat_) {
          : S_ISREG(mode) ? stat_->st_size ? "regular file" : "regular empty file" : "socket";
 }
 
-static void append_time(struct bytes *to, struct timespec time, bool is_number) {
+// With `digits` of a fraction, if it is a number.
+static void append_time(struct bytes *to, struct timespec time, bool is_number, size_t digits) {
     char text[64];
-    if (is_number) snprintf(text, sizeof text, "%lld", (long long)time.tv_sec);
-    else {
+    if (is_number) {
+        size_t len = snprintf(text, sizeof text, "%lld.%09ld", (long long)time.tv_sec, (long)time.tv_nsec);
+        text[digits ? len - 9 + (digits < 9 ? digits : 9) : len - 10] = '\0';
+    } else {
         struct tm *tm = gmtime(&time.tv_sec);
         size_t len = tm ? strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", tm) : 0;
         snprintf(text + len, sizeof text - len, ".%09ld +0000", (long)time.tv_nsec);
@@ -333,7 +336,7 @@ static void append_name(struct bytes *to, const char *path, const struct stat *s
     free(target);
 }
 
-static void append_field(struct bytes *to, char field, const char *path, const struct stat *stat_) {
+static void append_field(struct bytes *to, char field, size_t digits, const char *path, const struct stat *stat_) {
     unsigned mode = mode_of(path, stat_), type = S_ISDIR(stat_->st_mode) ? 040000 : S_ISLNK(stat_->st_mode) ? 0120000 : 0100000;
     char text[12] = {S_ISDIR(stat_->st_mode) ? 'd' : S_ISLNK(stat_->st_mode) ? 'l' : S_ISCHR(stat_->st_mode) ? 'c' : '-'};
     switch (field) {
@@ -359,9 +362,9 @@ static void append_field(struct bytes *to, char field, const char *path, const s
         case 's': append_number(to, stat_->st_size, "%llu"); break;
         case 'w': append(to, "-", 1); break;
         case 'W': append(to, "0", 1); break;
-        case 'x': case 'X': append_time(to, stat_->st_atim, field == 'X'); break;
-        case 'y': case 'Y': append_time(to, stat_->st_mtim, field == 'Y'); break;
-        case 'z': case 'Z': append_time(to, stat_->st_ctim, field == 'Z'); break;
+        case 'x': case 'X': append_time(to, stat_->st_atim, field == 'X', digits); break;
+        case 'y': case 'Y': append_time(to, stat_->st_mtim, field == 'Y', digits); break;
+        case 'z': case 'Z': append_time(to, stat_->st_ctim, field == 'Z', digits); break;
         default: append(to, "?", 1);
     }
 }
@@ -380,10 +383,14 @@ static void print_fields(const char *format, const char *path, const struct stat
             char *end;
             long width = strtol(at + 1 + flags, &end, 10);
             const char *letter = end;
-            if (*letter == '.') letter += 1 + strspn(letter + 1, "0123456789");
+            size_t digits = 0;
+            if (*letter == '.') {
+                letter += 1 + strspn(letter + 1, "0123456789");
+                digits = letter == end + 1 ? 9 : strtoul(end + 1, NULL, 10);
+            }
             struct bytes text = {0};
             append(&text, "", 0);
-            append_field(&text, *letter, path, stat_);
+            append_field(&text, *letter, digits, path, stat_);
             if (width < 0 || width > 1000) die("invalid width in format '%s'", format);
             bool left = memchr(at + 1, '-', flags), zeros = memchr(at + 1, '0', flags);
             for (long pad = width - (long)text.len; !left && pad > 0; pad--) putchar(zeros ? '0' : ' ');

@@ -39,7 +39,7 @@ int tool_cat(int argc, char **argv) {
                 putchar(block[i]);
                 at_start = block[i] == '\n';
             }
-            if (!numbers) fwrite(block, 1, count, stdout);
+            if (!numbers && fwrite(block, 1, count, stdout) < (size_t)count) return 1;
             if (fflush(stdout)) return 1;
         }
         if (count < 0) status = warn_path(path);

@@ -45,7 +45,9 @@ impl fmt::Display for ChangedSince {
             ChangedKind::Holds(name) => write!(f, "{path} now also holds {name:?}"),
             ChangedKind::Lost => write!(f, "the old version of {path} is gone"),
             ChangedKind::Unseen(why) => write!(f, "{path} cannot be examined: {why}"),
-            ChangedKind::NotADirectory => write!(f, "{path} is no longer a directory"),
+            ChangedKind::NotADirectory => {
+                write!(f, "{path} is no longer a directory (move it back if it was moved)")
+            }
         }
     }
 }

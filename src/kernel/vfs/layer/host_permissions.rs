@@ -170,6 +170,11 @@ impl HostDir {
             permissions
         };
         let (dir, name) = self.place(path)?;
+        // A directory that this user may not open can only be reached by its name.
+        #[cfg(unix)]
+        if let Ok(opened) = dir.open_with(name, &unfollowed()) {
+            return opened.set_permissions(permissions);
+        }
         dir.set_permissions(name, permissions)
     }
 }

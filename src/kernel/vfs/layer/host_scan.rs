@@ -59,7 +59,7 @@ pub struct StateChange {
 }
 
 /// Why a directory cannot be scanned.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ScanError {
     /// It has more entries than the caller allows.
     #[error("the directory has more than {limit} entries")]
@@ -76,6 +76,8 @@ pub enum ScanError {
         errno: Errno,
     },
 }
+
+crate::base::readable::readable!(ScanError);
 
 /// Contents that were read, by path.
 #[derive(Clone, Default, Debug)]

@@ -4,6 +4,12 @@ use super::Overlay;
 use super::node::{Body, NodeId};
 use super::resolve::{Base, Follow, without_slashes};
 use crate::base::errno::Errno;
+use crate::kernel::vfs::path::NAME_MAX;
+
+/// Whether the last name of `path` is longer than any can be.
+fn has_long_end(path: &str) -> bool {
+    path.rsplit('/').next().is_some_and(|name| name.len() > NAME_MAX)
+}
 
 impl Overlay {
     /// Checks that there is a directory in which `path` could be.
@@ -31,7 +37,13 @@ impl Overlay {
         let from_path = without_slashes(from.1);
         let to_path = without_slashes(to.1);
         let source = self.resolve(from.0, from_path, Follow::No)?;
-        let target = self.resolve(to.0, to_path, Follow::No)?;
+        let target = match self.resolve(to.0, to_path, Follow::No) {
+            // The last name of each path is looked up after both directories, as in Linux.
+            Err(Errno::Nametoolong) if source.node.is_none() && has_long_end(to_path) => {
+                return Err(Errno::Noent);
+            }
+            target => target?,
+        };
         if source.name.is_empty() || target.name.is_empty() {
             return Err(Errno::Busy);
         }
