@@ -275,20 +275,22 @@ impl Client {
         self.number
     }
 
-    /// Adds `live` as the sandbox `id`; returns the id.
-    pub(super) fn admit(&self, id: String, live: Live) -> Result<String, ToolError> {
+    /// Adds `live` as the sandbox `id`. Until the call that made it is recorded, it holds it: calls of others come later on the
+    /// tape, too.
+    pub(super) fn admit(&self, id: String, live: Live) -> Result<Held, ToolError> {
         let mut table = locked(&self.table);
         if table.slots.contains_key(&id) {
             return Err(taken(&id));
         }
-        let slot = Slot {
+        let slot = Arc::new(Slot {
             id: id.clone(),
             live: Arc::new(tokio::sync::Mutex::new(Some(live))),
             current: Mutex::default(),
             used: Mutex::new(ambient::instant_now()),
-        };
-        table.slots.insert(id.clone(), Arc::new(slot));
-        Ok(id)
+        });
+        let live = slot.live.clone().try_lock_owned().expect("nobody else has it yet");
+        table.slots.insert(id, slot.clone());
+        Ok(Held { slot, live })
     }
 
     /// Checks an id that a client chose for a new sandbox.

@@ -58,7 +58,7 @@ impl Tool for Fork {
             _place: place,
         };
         let id = scene.client.new_id(self.id);
-        let sandbox = scene.client.admit(id, fork)?;
+        let sandbox = scene.admit(id, fork)?;
         Ok(Forked { sandbox, origin: self.sandbox })
     }
 }

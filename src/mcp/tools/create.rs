@@ -135,7 +135,7 @@ impl Tool for Create {
         let mounts = mount_infos(&sandbox, &folders);
         let outputs = Outputs::default();
         let live = Live { sandbox, outputs, charge, folders, origin: None, _place: place };
-        let sandbox = scene.client.admit(id, live)?;
+        let sandbox = scene.admit(id, live)?;
         Ok(Created { sandbox, start_dir, mounts })
     }
 }

@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 
 use super::bounds::TEXT_BYTES_MAX;
 use super::call::Call;
-use super::client::{Client, Held};
+use super::client::{Client, Held, Live};
 use super::error::ToolError;
 use super::server::Server;
 use crate::toolchain::similar;
@@ -77,7 +77,7 @@ pub struct ToolInfo {
 /// What a call works with.
 pub(super) struct Scene<'c> {
     pub client: &'c Arc<Client>,
-    /// The sandboxes of the call, sorted by id.
+    /// The sandboxes of the call, sorted by id, and then the one that it makes.
     pub held: Vec<Held>,
     pub call: &'c Call,
 }
@@ -85,6 +85,12 @@ pub(super) struct Scene<'c> {
 impl Scene<'_> {
     fn server(&self) -> &Arc<Server> {
         &self.client.server
+    }
+
+    /// Adds `live` as the sandbox `id`, which the call then holds; returns the id.
+    fn admit(&mut self, id: String, live: Live) -> Result<String, ToolError> {
+        self.held.push(self.client.admit(id.clone(), live)?);
+        Ok(id)
     }
 
     /// The sandbox `id`, which the call holds.

@@ -1,7 +1,7 @@
 //! The state that a kill leaves is recovered, and reported.
 
-use super::{can_trace, killed_at, killed_halfway};
-use crate::support::{belljar, stderr, stdout, tree};
+use super::{can_trace, killed_at, killed_halfway, traced};
+use crate::support::{belljar, cache_dir, stderr, stdout, tree};
 
 #[test]
 fn recover_reports_in_text_and_json() {
@@ -429,4 +429,108 @@ fn temporaries_in_a_renamed_directory_are_named() {
     assert_eq!(left.len(), 1, "{left:?}");
     let said = stderr(&output);
     assert!(said.contains(&format!("warning: d/{} is left as it is", left[0])), "{said}");
+}
+
+/// Regression: after a kill of the recovery, the next one found that the old version of `c` was gone.
+#[test]
+fn recovery_of_a_file_moved_onto_another_name_of_itself_can_be_restarted() {
+    if !can_trace("recovery_of_a_file_moved_onto_another_name_of_itself_can_be_restarted") {
+        return;
+    }
+    for renames in 1..=4 {
+        let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::fs::write(folder.path().join("a"), "x\n").unwrap();
+        std::fs::hard_link(folder.path().join("a"), folder.path().join("c")).unwrap();
+        let before = tree(folder.path());
+        let script = "mv a c; echo new > n";
+        killed_at(renames, folder.path(), home.path(), &["sh", "--apply", "-c", script]);
+        if tree(folder.path()) != before && !folder.path().join("a").exists() {
+            killed_at(1, folder.path(), home.path(), &["recover"]);
+        }
+        let mut command = belljar(folder.path());
+        let output = command.env("BELLJAR_HOME", home.path()).arg("recover").output().unwrap();
+        assert!(output.status.success(), "{renames}: {}", stderr(&output));
+        assert_eq!(tree(folder.path()), before, "{renames}");
+    }
+}
+
+/// Regression: "no file had been changed yet", and the only copy of `b` had gone with the temporaries.
+#[test]
+fn old_version_that_somebody_removed_with_all_temporaries_is_named() {
+    if !can_trace("old_version_that_somebody_removed_with_all_temporaries_is_named") {
+        return;
+    }
+    for script in ["mv b c; echo n > n", "rm b; echo n > n"] {
+        let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for name in ["a", "b"] {
+            std::fs::write(folder.path().join(name), name).unwrap();
+        }
+        let mut kills = 0;
+        for renames in 1.. {
+            killed_at(renames, folder.path(), home.path(), &["sh", "--apply", "-c", script]);
+            let is_moved = !folder.path().join("b").exists();
+            if is_moved && !folder.path().join("n").exists() && !folder.path().join("c").exists() {
+                break;
+            }
+            let mut command = belljar(folder.path());
+            command.env("BELLJAR_HOME", home.path()).args(["recover"]).output().unwrap();
+            kills += 1;
+            assert!(kills < 6, "{script}");
+        }
+        for entry in std::fs::read_dir(folder.path()).unwrap() {
+            let entry = entry.unwrap();
+            if entry.file_name().to_string_lossy().starts_with(".belljar-") {
+                std::fs::remove_file(entry.path()).unwrap();
+            }
+        }
+        let recover = |args: &[&str]| {
+            let mut command = belljar(folder.path());
+            command.env("BELLJAR_HOME", home.path()).arg("recover").args(args).output().unwrap()
+        };
+        let output = recover(&[]);
+        assert_eq!(output.status.code(), Some(125), "{script}: {}", stderr(&output));
+        assert!(stderr(&output).contains("the old version of b is gone"), "{}", stderr(&output));
+        assert!(recover(&["--skip-changed"]).status.success());
+    }
+}
+
+/// Regression: a journal and temporaries stayed, and no command worked in the directory any more.
+#[test]
+fn file_that_an_editor_replaces_before_its_turn_is_a_conflict_and_leaves_nothing() {
+    if !can_trace("file_that_an_editor_replaces_before_its_turn_is_a_conflict_and_leaves_nothing") {
+        return;
+    }
+    let [folder, home, log] = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    for name in ["a", "b"] {
+        std::fs::write(folder.path().join(name), name).unwrap();
+    }
+    let trace = log.path().join("trace");
+    let mut belljar_traced = traced();
+    belljar_traced.arg("-o").arg(&trace).args(["-e", "trace=renameat", "-e"]);
+    belljar_traced.arg("inject=renameat:delay_enter=2000000:when=2");
+    belljar_traced.arg(env!("CARGO_BIN_EXE_belljar"));
+    belljar_traced.args(["sh", "--apply", "-c", "echo more >> a; rm b"]);
+    belljar_traced.current_dir(folder.path()).env("BELLJAR_HOME", home.path());
+    belljar_traced.env("BELLJAR_CACHE_DIR", cache_dir()).stderr(std::process::Stdio::piped());
+    let child = belljar_traced.spawn().unwrap();
+    let is_moving = || std::fs::read_to_string(&trace).is_ok_and(|text| text.contains("\"b\""));
+    for _ in 0..6000 {
+        if is_moving() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    std::fs::write(folder.path().join("a.t"), "the user's").unwrap();
+    std::fs::rename(folder.path().join("a.t"), folder.path().join("a")).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(said.contains("a changed on the disk"), "{said}");
+    assert!(!said.contains("could not be put back"), "{said}");
+    let kept = tree(folder.path());
+    let kept: Vec<_> = kept.iter().map(|(name, text)| (&**name, &**text)).collect();
+    assert_eq!(kept, [("a", &b"the user's"[..]), ("b", b"b")]);
+    let mut command = belljar(folder.path());
+    let output = command.env("BELLJAR_HOME", home.path()).arg("recover").output().unwrap();
+    assert_eq!(stdout(&output), "nothing to recover in .\n", "{}", stderr(&output));
 }

@@ -211,6 +211,46 @@ fn read_only_home_stops_only_commands_that_write() {
     }
 }
 
+/// Regression: the temporary name could be neither renamed nor removed, and blocked the directory.
+#[test]
+fn file_of_another_user_gets_no_name_in_a_sticky_directory() {
+    let test = "file_of_another_user_gets_no_name_in_a_sticky_directory";
+    if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
+        return skipped(test, "only root can make files of two users");
+    }
+    for script in ["ln theirs made", "mv dir/theirs made"] {
+        let [folder, home] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir(at("dir")).unwrap();
+        for (name, mode) in [("theirs", 0o666), ("dir/theirs", 0o666), ("dir", 0o777), ("", 0o1777)]
+        {
+            if mode == 0o666 {
+                std::fs::write(at(name), "r").unwrap();
+            }
+            std::fs::set_permissions(at(name), Permissions::from_mode(mode)).unwrap();
+        }
+        std::os::unix::fs::chown(home.path(), Some(NOBODY), None).unwrap();
+        let before = tree(folder.path());
+        let run = |args: &[&str]| {
+            let mut command = belljar(folder.path());
+            command.env("BELLJAR_HOME", home.path()).args(args);
+            let command = command.command();
+            command.uid(NOBODY);
+            command.output().unwrap()
+        };
+        let output = run(&["sh", "--apply", "-c", &format!("{script}; echo q > q")]);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(125), "{script}: {said}");
+        assert!(
+            said.contains("its directory is sticky") && said.contains("nothing was written"),
+            "{said}"
+        );
+        assert!(!said.contains("could not be put back"), "{said}");
+        assert_eq!(tree(folder.path()), before, "{script}");
+        assert_eq!(stdout(&run(&["recover"])), "nothing to recover in .\n");
+    }
+}
+
 /// A rename of the directory natively does not write to it, and an apply does.
 #[test]
 fn moved_directory_that_is_read_only_is_named_with_a_next_step() {

@@ -1,8 +1,6 @@
 //! The table of `docs/determinism.md`, "Times of files": what tools decide in each scenario and mode. The tools are CPython and
 //! `minimake` inside; with the mode `host`, native `make` decides beside them.
 
-use std::path::Path;
-
 use super::{MAKEFILE, Place};
 use crate::support::{skipped, stdout};
 
@@ -76,7 +74,8 @@ impl Scenario {
 }
 
 /// What native make says in a copy of the tree that has its times.
-fn native_make(tree: &Path) -> String {
+#[cfg(unix)]
+fn native_make(tree: &std::path::Path) -> String {
     let copy = tempfile::tempdir().unwrap();
     let mut copies = std::process::Command::new("cp");
     copies.arg("-a").arg(tree).arg(copy.path().join("t"));

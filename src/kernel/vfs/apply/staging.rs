@@ -69,7 +69,11 @@ impl Overlay {
             add(index, Step::Place { temporary: beside(&path), path, backup });
         }
         let mut known = HashMap::new();
-        for step in &planned.plan.steps {
+        for (step, origin) in planned.plan.steps.iter().zip(self.links(target, &planned.changes)) {
+            if let (Step::Place { temporary, .. }, Some(origin)) = (step, origin) {
+                let removable = target.host.expect_removable(origin, temporary, &mut known);
+                removable.map_err(StepError::new("link to", origin))?;
+            }
             let (Step::Remove { path, backup, .. }
             | Step::Place { path, backup: Some(backup), .. }) = step
             else {

@@ -83,6 +83,8 @@ pub(super) struct Transaction<'w> {
     made: Vec<Option<Stat>>,
     /// Steps whose old file cannot get a further name: it is renamed right before the new one is placed.
     renames: HashSet<usize>,
+    /// How many steps were begun.
+    begun: usize,
     /// All must survive a power cut.
     is_durable: bool,
     syncs_each: bool,
@@ -95,8 +97,8 @@ impl<'w> Transaction<'w> {
         let files = plan.steps.iter().filter(|step| matches!(step, Step::Place { .. })).count();
         let can_sync_all = cfg!(target_os = "linux");
         let syncs_each = durable && (files <= SYNCED_ONE_BY_ONE_MAX || !can_sync_all);
-        let renames = HashSet::new();
-        Self { tree, plan, staged, made, renames, is_durable: durable, syncs_each, witness }
+        let (renames, begun) = (HashSet::new(), 0);
+        Self { tree, plan, staged, made, renames, begun, is_durable: durable, syncs_each, witness }
     }
 
     pub fn steps(&self) -> &[Step] {
@@ -270,6 +272,13 @@ impl<'w> Transaction<'w> {
         };
         self.expect_goes_on(path)?;
         self.expect(path, before, touched)?;
+        // A file that takes the place of another name of itself: whether it was put there cannot be seen, and is the same.
+        if let (Some(made), Some(before)) = (self.staged[index], before)
+            && made.inode != 0
+            && made.is(before)
+        {
+            self.staged[index] = None;
+        }
         match self.tree.hard_link(path, backup) {
             Ok(()) => touched.note(&*self.tree, path),
             Err(_) => drop(self.renames.insert(index)),
@@ -315,6 +324,15 @@ impl<'w> Transaction<'w> {
         let step = &self.plan.steps[index];
         self.expect_goes_on(step.path())?;
         match step {
+            // What is in it is examined once nothing can be added.
+            Step::Remove { dir_mode: Some(_), .. } => {}
+            Step::CreateDir { path, .. } => self.expect(path, None, touched)?,
+            Step::Remove { path, .. } | Step::Place { path, .. } => {
+                self.expect(path, before, touched)?;
+            }
+        }
+        self.begun = index + 1;
+        match step {
             Step::Remove { path, backup, dir_mode: Some(_) } => {
                 let failed = || StepError::new("remove", path);
                 match tree.rename(path, backup) {
@@ -327,16 +345,13 @@ impl<'w> Transaction<'w> {
                 }
             }
             Step::Remove { path, backup, dir_mode: None } => {
-                self.expect(path, before, touched)?;
                 tree.rename(path, backup).map_err(StepError::new("remove", path))?;
                 touched.note(tree, backup);
             }
             Step::CreateDir { path, temporary } => {
-                self.expect(path, None, touched)?;
                 tree.rename(temporary, path).map_err(StepError::new("create directory", path))?;
             }
             Step::Place { path, temporary, backup } => {
-                self.expect(path, before, touched)?;
                 let failed = || StepError::new("write", path);
                 if let Some(backup) = backup
                     && self.renames.contains(&index)
@@ -403,7 +418,7 @@ impl<'w> Transaction<'w> {
     }
 
     fn begun(&self) -> Begun<'_> {
-        Begun { tree: &*self.tree, plan: &self.plan, staged: &self.staged }
+        Begun { tree: &*self.tree, plan: &self.plan, staged: &self.staged, begun: Some(self.begun) }
     }
 
     /// Takes everything back; returns paths that could not be put back.

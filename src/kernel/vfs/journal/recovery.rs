@@ -93,6 +93,8 @@ pub(in crate::kernel::vfs) struct Begun<'a> {
     pub plan: &'a Plan,
     /// What was staged for each step; empty if unknown, in which case nothing should have been put in place.
     pub staged: &'a [Option<Identity>],
+    /// How many steps were begun, if that is known: of the others, nothing but temporaries is to be removed.
+    pub begun: Option<usize>,
 }
 
 impl Begun<'_> {
@@ -207,6 +209,7 @@ impl Begun<'_> {
         let removed_dirs = self.removed_dirs();
         for (index, step) in self.plan.steps.iter().enumerate() {
             if let Step::Remove { path, backup, dir_mode: None } = step
+                && self.is_begun(index)
                 && self.tree.look(backup)?.is_none()
                 && self.tree.look(path)?.is_none()
                 && let undo @ (Undo::Clear | Undo::Nowhere(_)) = self.undo_of(index)?
@@ -216,10 +219,14 @@ impl Begun<'_> {
             }
         }
         // What is removed without a new file cannot be left over in one.
-        if !unseen.is_empty() && !self.has_new()? {
+        if !self.has_staged_new() {
             unseen.clear();
         }
         Ok(unseen)
+    }
+
+    fn is_begun(&self, index: usize) -> bool {
+        self.begun.is_none_or(|begun| index < begun)
     }
 
     /// Whether `path` is in its directory, and that is elsewhere: after a power cut, a directory may have moved to its
@@ -258,17 +265,10 @@ impl Begun<'_> {
         Ok(None)
     }
 
-    /// Whether a new file is in its place, or staged.
-    fn has_new(&self) -> io::Result<bool> {
-        for (step, staged) in self.plan.steps.iter().zip(self.staged) {
-            if let (Step::Place { path, temporary, .. }, Some(made)) = (step, staged)
-                && (self.tree.look(temporary)?.is_some()
-                    || self.tree.look(path)?.is_some_and(|stat| made.is(&stat)))
-            {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+    /// Whether a new file was staged, wherever that is now.
+    fn has_staged_new(&self) -> bool {
+        let mut steps = self.plan.steps.iter().zip(self.staged);
+        steps.any(|(step, staged)| matches!(step, Step::Place { .. }) && staged.is_some())
     }
 
     /// Takes all steps back, the last one first. Paths that were changed later, or that the host refuses, are left and
@@ -335,7 +335,7 @@ impl Begun<'_> {
     }
 
     fn undo_of(&self, index: usize) -> io::Result<Undo> {
-        let undo = self.undo_where_it_was(index)?;
+        let undo = if self.is_begun(index) { self.undo_where_it_was(index)? } else { Undo::Clear };
         if undo != Undo::Clear || self.staged.is_empty() {
             return Ok(undo);
         }

@@ -116,6 +116,30 @@ impl HostDir {
     ) -> io::Result<()> {
         #[cfg(unix)]
         for at in [path, to] {
+            self.expect_removable(path, at, known)?;
+        }
+        #[cfg(not(unix))]
+        let _ = (to, known);
+        #[cfg(windows)]
+        self.expect_free(path)?;
+        #[cfg(not(any(unix, windows)))]
+        let _ = path;
+        Ok(())
+    }
+
+    /// Checks that this user may remove the file `path` where it gets the further name `at`. `known` is as in
+    /// [`HostDir::expect_movable`].
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::PermissionDenied`] if not; those of the host.
+    pub(in crate::kernel::vfs) fn expect_removable(
+        &self,
+        path: &VPath,
+        at: &VPath,
+        known: &mut HashMap<VPath, Option<u32>>,
+    ) -> io::Result<()> {
+        #[cfg(unix)]
+        {
             use cap_std::fs::{MetadataExt, PermissionsExt};
             let dir = at.split_last().map_or_else(VPath::root, |(dir, _)| dir);
             let sticky_of = if let Some(sticky_of) = known.get(&dir) {
@@ -127,18 +151,17 @@ impl HostDir {
                 known.insert(dir, sticky_of);
                 sticky_of
             };
-            let Some(dir_owner) = sticky_of else { continue };
-            if !super::owner::may_remove(self.metadata(path)?.uid(), dir_owner) {
+            let may_remove = |dir_owner| {
+                let owner = self.metadata(path)?.uid();
+                io::Result::Ok(super::owner::may_remove(owner, dir_owner))
+            };
+            if !sticky_of.map_or(Ok(true), may_remove)? {
                 let why = "it belongs to another user, and its directory is sticky, so that only owners may";
                 return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
             }
         }
         #[cfg(not(unix))]
-        let _ = (to, known);
-        #[cfg(windows)]
-        self.expect_free(path)?;
-        #[cfg(not(any(unix, windows)))]
-        let _ = path;
+        let _ = (path, at, known);
         Ok(())
     }
 
