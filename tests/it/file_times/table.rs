@@ -90,12 +90,12 @@ fn native_make(tree: &std::path::Path) -> String {
 #[cfg(unix)]
 #[test]
 fn make_decides_as_the_table_says() {
+    const MADE: &str = "mid\nout\n";
+    const NOTHING: &str = "minimake: Nothing to be done for 'all'.\n";
     let test = "file_times::table::make_decides_as_the_table_says";
     if std::process::Command::new("make").arg("--version").output().is_err() {
         return skipped(test, "no make");
     }
-    const MADE: &str = "mid\nout\n";
-    const NOTHING: &str = "minimake: Nothing to be done for 'all'.\n";
     for (scenario, by_host) in [
         (Nothing, NOTHING),
         (Edit, MADE),
@@ -135,14 +135,14 @@ fn python_decides_as_the_table_says() {
             let before = compiled();
             scenario.happen(&place);
             let printed = run(&place, mtimes, IMPORT);
-            let (is_edited, text) = match scenario {
+            let (is_edited, value) = match scenario {
                 Edit => (true, "2\n"),
                 OlderVersion => (true, "0\n"),
                 _ => (false, "1\n"),
             };
             // With one time for all files, the compiled code of the old text is valid.
-            let text = if mtimes == "fixed" { "1\n" } else { text };
-            assert_eq!(printed, text, "{mtimes} {scenario:?}");
+            let value = if mtimes == "fixed" { "1\n" } else { value };
+            assert_eq!(printed, value, "{mtimes} {scenario:?}");
             let is_touched = matches!(scenario, Touch | CheckOut);
             let is_compiled_again = match mtimes {
                 "host" => is_edited || is_touched,

@@ -83,8 +83,8 @@ pub(super) struct Transaction<'w> {
     made: Vec<Option<Stat>>,
     /// Steps whose old file cannot get a further name: it is renamed right before the new one is placed.
     renames: HashSet<usize>,
-    /// How many steps were begun.
-    begun: usize,
+    /// How many steps were carried out, the last one perhaps in part.
+    carried_out: usize,
     /// All must survive a power cut.
     is_durable: bool,
     syncs_each: bool,
@@ -97,8 +97,18 @@ impl<'w> Transaction<'w> {
         let files = plan.steps.iter().filter(|step| matches!(step, Step::Place { .. })).count();
         let can_sync_all = cfg!(target_os = "linux");
         let syncs_each = durable && (files <= SYNCED_ONE_BY_ONE_MAX || !can_sync_all);
-        let (renames, begun) = (HashSet::new(), 0);
-        Self { tree, plan, staged, made, renames, begun, is_durable: durable, syncs_each, witness }
+        let (renames, carried_out) = (HashSet::new(), 0);
+        Self {
+            tree,
+            plan,
+            staged,
+            made,
+            renames,
+            carried_out,
+            is_durable: durable,
+            syncs_each,
+            witness,
+        }
     }
 
     pub fn steps(&self) -> &[Step] {
@@ -331,7 +341,7 @@ impl<'w> Transaction<'w> {
                 self.expect(path, before, touched)?;
             }
         }
-        self.begun = index + 1;
+        self.carried_out = index + 1;
         match step {
             Step::Remove { path, backup, dir_mode: Some(_) } => {
                 let failed = || StepError::new("remove", path);
@@ -418,7 +428,12 @@ impl<'w> Transaction<'w> {
     }
 
     fn begun(&self) -> Begun<'_> {
-        Begun { tree: &*self.tree, plan: &self.plan, staged: &self.staged, begun: Some(self.begun) }
+        Begun {
+            tree: &*self.tree,
+            plan: &self.plan,
+            staged: &self.staged,
+            carried_out: Some(self.carried_out),
+        }
     }
 
     /// Takes everything back; returns paths that could not be put back.

@@ -218,7 +218,7 @@ impl Journals {
         }
         if !is_finished {
             for (folder, plan, tree, staged) in &there {
-                let begun = Begun { tree: &**tree, plan, staged, begun: None };
+                let begun = Begun { tree: &**tree, plan, staged, carried_out: None };
                 let examine =
                     |error| JournalError::Folder(DiskError::new("examine", folder)(error));
                 if staged.is_empty() && begun.has_moved() {
@@ -232,7 +232,7 @@ impl Journals {
         }
         let mut recovered = Vec::new();
         for (folder, plan, tree, staged) in &there {
-            let begun = Begun { tree: &**tree, plan, staged, begun: None };
+            let begun = Begun { tree: &**tree, plan, staged, carried_out: None };
             recovered.push(recover_root(folder, &begun, is_finished, on_changed)?);
         }
         if rest.is_empty() {

@@ -93,8 +93,9 @@ pub(in crate::kernel::vfs) struct Begun<'a> {
     pub plan: &'a Plan,
     /// What was staged for each step; empty if unknown, in which case nothing should have been put in place.
     pub staged: &'a [Option<Identity>],
-    /// How many steps were begun, if that is known: of the others, nothing but temporaries is to be removed.
-    pub begun: Option<usize>,
+    /// How many steps were carried out, the last one perhaps in part, if that is known: of the others, nothing but temporaries
+    /// is to be removed.
+    pub carried_out: Option<usize>,
 }
 
 impl Begun<'_> {
@@ -226,7 +227,7 @@ impl Begun<'_> {
     }
 
     fn is_begun(&self, index: usize) -> bool {
-        self.begun.is_none_or(|begun| index < begun)
+        self.carried_out.is_none_or(|count| index < count)
     }
 
     /// Whether `path` is in its directory, and that is elsewhere: after a power cut, a directory may have moved to its
