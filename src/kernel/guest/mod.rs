@@ -125,8 +125,6 @@ struct Progress {
     poll: Option<poll::Polling>,
     /// Whether it has given up its turn.
     yielded: bool,
-    /// Whether it did so until a time, because the processes were busy.
-    rested: bool,
     /// The host call.
     asked: Option<host_call::Asked>,
 }

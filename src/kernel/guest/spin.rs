@@ -185,28 +185,12 @@ impl Guest {
 
     #[cold]
     fn rest(&mut self) -> Result<(), Fault> {
-        let is_awaited = self.machine.run.processes.next_due().is_some();
-        let progress = self.progress.as_ref();
-        let (has_yielded, has_rested) =
-            progress.map_or((false, false), |progress| (progress.yielded, progress.rested));
+        self.machine.run.busy = 0;
         // Others may have been busy again in its rest.
-        if has_rested || has_yielded && !is_awaited || !self.knows_version_11() {
-            self.machine.run.busy = 0;
+        if self.has_yielded() || !self.knows_version_11() {
             return Ok(());
         }
-        if has_yielded {
-            // Another one, which what was done before had woken, has come back to wait for a time.
-            self.progress.get_or_insert_default().yielded = false;
-        }
-        let time_ns = if self.machine.clock.is_virtual() { BUSY_NS } else { SPIN_TICK_NS };
-        let rests = self.let_others_act(time_ns);
-        if is_awaited || rests.is_ok() {
-            self.machine.run.busy = 0;
-        }
-        if is_awaited && rests.is_err() {
-            self.progress.get_or_insert_default().rested = true;
-        }
-        rests
+        self.let_others_act(if self.machine.clock.is_virtual() { BUSY_NS } else { SPIN_TICK_NS })
     }
 
     /// Ends the turn if others can act: for `time_ns`, or until they have had theirs.
