@@ -169,8 +169,8 @@ async fn serve(args: &McpArgs, server: &Arc<Server>, token: Option<Token>) -> Re
     Ok(())
 }
 
-/// What the client writes to standard input. It is read on a thread that nobody waits for: a server that is to end does not wait for
-/// the next line of its client.
+/// What the client writes to standard input. A thread reads it, for which the end of the server does not wait: the client may write
+/// nothing more.
 fn requests() -> Result<tokio::io::DuplexStream> {
     let (mut writer, reader) = tokio::io::duplex(REQUEST_BYTES_READ);
     let runtime = tokio::runtime::Handle::current();

@@ -226,6 +226,7 @@ impl Begun<'_> {
         Ok(unseen)
     }
 
+    /// Whether something may have been put in place, or moved away, by the step `index`.
     fn is_begun(&self, index: usize) -> bool {
         self.carried_out.is_none_or(|count| index < count)
     }

@@ -127,8 +127,8 @@ impl HostDir {
         Ok(())
     }
 
-    /// Checks that this user may remove the file `path` where it gets the further name `at`. `known` is as in
-    /// [`HostDir::expect_movable`].
+    /// Checks that this user may remove the entry `path` where it has, or gets, the name `at`: see [`HostDir::expect_movable`], which
+    /// has `known`, too.
     ///
     /// # Errors
     /// [`io::ErrorKind::PermissionDenied`] if not; those of the host.
@@ -151,11 +151,9 @@ impl HostDir {
                 known.insert(dir, sticky_of);
                 sticky_of
             };
-            let may_remove = |dir_owner| {
-                let owner = self.metadata(path)?.uid();
-                io::Result::Ok(super::owner::may_remove(owner, dir_owner))
-            };
-            if !sticky_of.map_or(Ok(true), may_remove)? {
+            if let Some(dir_owner) = sticky_of
+                && !super::owner::may_remove(self.metadata(path)?.uid(), dir_owner)
+            {
                 let why = "it belongs to another user, and its directory is sticky, so that only owners may";
                 return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
             }
