@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 use self::conflicts::Conflict;
 use self::settle::Placed;
-use self::staging::{By, replaced};
+use self::staging::{By, Planned, replaced};
 use self::transaction::{Failure, StepError, Touched, Transaction};
 use self::written::Written;
 use super::diff::{Change, DiffError};
@@ -266,8 +266,9 @@ impl Overlay {
             };
             planned.push(self.plan(target).map_err(of_mount)?);
         }
-        let (plans, changes): (Vec<_>, Vec<_>) =
-            planned.into_iter().map(|planned| (planned.plan, planned.changes)).unzip();
+        let split = |Planned { plan, changes, links }| ((plan, changes), links);
+        let (planned, links): (Vec<_>, Vec<_>) = planned.into_iter().map(split).unzip();
+        let (plans, changes): (Vec<_>, Vec<_>) = planned.into_iter().unzip();
         let durable = journal.is_some();
         let noted = journal.as_mut().map_or(Ok(()), |journal| journal.prepare(&plans));
         let transactions = targets.iter().zip(plans).map(|(target, plan)| {
@@ -279,7 +280,8 @@ impl Overlay {
             transactions: transactions.collect(),
             journal,
         };
-        let written = noted.map_err(Stop::Journal).and_then(|()| self.write_all(&mut writing));
+        let written =
+            noted.map_err(Stop::Journal).and_then(|()| self.write_all(&mut writing, &links));
         if let Err(stop) = written {
             let error = give_up(writing, stop, witness);
             self.renew_stamps(&checked);
@@ -309,17 +311,15 @@ impl Overlay {
         !target.changes.is_empty() || !target.on_disk.is_empty() || target.placed.iter().any(counts)
     }
 
-    /// Stages everything, then puts it in place.
-    fn write_all(&self, writing: &mut Writing<'_, '_>) -> Result<(), Stop> {
+    /// Stages everything, then puts it in place. `links` are those of the plans.
+    fn write_all(
+        &self,
+        writing: &mut Writing<'_, '_>,
+        links: &[Vec<Option<&VPath>>],
+    ) -> Result<(), Stop> {
         let mut touched = Touched::default();
         let Writing { targets, changes, transactions, journal } = writing;
         let each = |transactions: &mut Vec<_>| 0..transactions.len();
-        // Determined before change times on the disk change.
-        let links: Vec<_> = targets
-            .iter()
-            .zip(*changes)
-            .map(|(target, planned)| self.links(target, planned))
-            .collect();
         for by in [By::Copy, By::Link] {
             for at in each(transactions) {
                 let (target, transaction) = (&targets[at], &mut transactions[at]);

@@ -27,16 +27,19 @@ pub(super) enum By {
 }
 
 /// The plan for one directory of the host.
-pub(super) struct Planned {
+pub(super) struct Planned<'a> {
     pub plan: Plan,
     /// For each step, the index of its change.
     pub changes: Vec<usize>,
+    /// For each step, the file on the disk of which it makes a further name, if any: determined once, before change times on the
+    /// disk change.
+    pub links: Vec<Option<&'a VPath>>,
 }
 
 impl Overlay {
     /// Plans the steps. Nothing is changed yet.
-    pub(super) fn plan(&self, target: &Target) -> Result<Planned, StepError> {
-        let mut planned = Planned { plan: Plan::default(), changes: Vec::new() };
+    pub(super) fn plan<'a>(&'a self, target: &'a Target) -> Result<Planned<'a>, StepError> {
+        let mut planned = Planned { plan: Plan::default(), changes: Vec::new(), links: Vec::new() };
         let unstable = target.unstable();
         let beside = |path: &VPath| temporary_beside(path, &unstable);
         let mut add = |index, step| {
@@ -68,8 +71,9 @@ impl Overlay {
             let backup = replaced(change).map(|_| beside(&path));
             add(index, Step::Place { temporary: beside(&path), path, backup });
         }
+        planned.links = self.links(target, &planned.changes);
         let mut known = HashMap::new();
-        for (step, origin) in planned.plan.steps.iter().zip(self.links(target, &planned.changes)) {
+        for (step, origin) in planned.plan.steps.iter().zip(&planned.links) {
             if let (Step::Place { temporary, .. }, Some(origin)) = (step, origin) {
                 let removable = target.host.expect_removable(origin, temporary, &mut known);
                 removable.map_err(StepError::new("link to", origin))?;
@@ -114,18 +118,13 @@ impl Overlay {
     }
 
     /// For each of the `planned` changes, the file on the disk of which it makes a further name, if any.
-    pub(super) fn links<'a>(
-        &'a self,
-        target: &'a Target,
-        planned: &[usize],
-    ) -> Vec<Option<&'a VPath>> {
+    fn links<'a>(&'a self, target: &'a Target, planned: &[usize]) -> Vec<Option<&'a VPath>> {
         let from =
             |id: NodeId| self.linked_from(target, id).or_else(|| target.unchanged_names.get(&id));
         planned.iter().map(|change| from(target.changes[*change].after?)).collect()
     }
 
-    /// Stages the steps of one kind (`by`). `links` is the result of [`Overlay::links`] from before anything was
-    /// staged.
+    /// Stages the steps of one kind (`by`). `links` are those of the plan.
     pub(super) fn stage(
         &self,
         target: &Target,
