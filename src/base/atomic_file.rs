@@ -1,12 +1,13 @@
 //! Files that appear whole or not at all.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 
-use tempfile::Builder;
+use tempfile::{Builder, NamedTempFile};
 
 use crate::base::disk::{self, DiskError};
+use crate::base::patience;
 
 /// Prefix of temporary files. One that is left when nothing is being written belonged to a process that
 /// was killed.
@@ -67,8 +68,7 @@ pub fn write_unsynced(path: &Path, parts: &[&[u8]]) -> Result<(), DiskError> {
     for part in parts {
         file.write_all(part).map_err(DiskError::new("write", path))?;
     }
-    file.persist(path).map_err(|error| DiskError::new("replace", path)(error.error))?;
-    Ok(())
+    rename(file, path).map_err(DiskError::new("replace", path))
 }
 
 /// Writes `bytes` to a new file `path`, which only this user can read: as [`write()`], but replaces nothing.
@@ -92,6 +92,30 @@ enum Existing {
     Stays,
 }
 
+/// Renames the complete `file` to `path`, and replaces what is there.
+///
+/// # Errors
+/// Those of the host.
+pub fn rename(file: NamedTempFile, path: &Path) -> io::Result<()> {
+    persist(file, path, Existing::Goes)
+}
+
+fn persist(file: NamedTempFile, path: &Path, existing: Existing) -> io::Result<()> {
+    let mut file = Some(file);
+    patience::repeat(|| {
+        let complete = file.take().expect("a failed renaming gives the file back");
+        let persisted = match existing {
+            Existing::Goes => complete.persist(path),
+            #[cfg(feature = "import")]
+            Existing::Stays => complete.persist_noclobber(path),
+        };
+        persisted.map(drop).map_err(|failed| {
+            file = Some(failed.file);
+            failed.error
+        })
+    })
+}
+
 fn fill<E: From<DiskError>>(
     path: &Path,
     builder: &Builder<'_, '_>,
@@ -104,11 +128,5 @@ fn fill<E: From<DiskError>>(
         builder.tempfile_in(disk::folder_of(path)).map_err(fail("create a temporary file for"))?;
     write(file.as_file_mut())?;
     file.as_file().sync_all().map_err(fail("sync"))?;
-    let persisted = match existing {
-        Existing::Goes => file.persist(path),
-        #[cfg(feature = "import")]
-        Existing::Stays => file.persist_noclobber(path),
-    };
-    persisted.map(drop).map_err(|error| fail("replace")(error.error))?;
-    Ok(())
+    Ok(persist(file, path, existing).map_err(fail("replace"))?)
 }

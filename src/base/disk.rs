@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 #[cfg(windows)]
 use windows_sys::Win32::Storage::FileSystem as file_system;
 
+use super::patience;
+
 /// A failed operation on a file of the host.
 #[derive(thiserror::Error)]
 #[error("cannot {operation} {}", path.display())]
@@ -288,7 +290,7 @@ pub fn touch(path: &Path) -> Result<(), DiskError> {
 
 /// Renames `from` to `to`, replacing it.
 pub fn rename(from: &Path, to: &Path) -> Result<(), DiskError> {
-    std::fs::rename(from, to).map_err(DiskError::new("rename", from))
+    patience::repeat(|| std::fs::rename(from, to)).map_err(DiskError::new("rename", from))
 }
 
 /// Metadata of `path`, links followed.
@@ -365,7 +367,7 @@ pub fn folder_of(path: &Path) -> &Path {
 
 /// Removes a file, if it exists.
 pub fn remove_file(path: &Path) -> Result<(), DiskError> {
-    match std::fs::remove_file(path) {
+    match patience::repeat(|| std::fs::remove_file(path)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(DiskError::new("remove", path)(error))
         }
@@ -389,13 +391,34 @@ pub fn create_dir_all(path: &Path) -> Result<(), DiskError> {
     std::fs::create_dir_all(path).map_err(DiskError::new("create directory", path))
 }
 
-/// Creates a directory and its parents; on Unix, private to this user.
+/// Creates a directory and its parents, private to this user.
 pub fn create_private_dir_all(path: &Path) -> Result<(), DiskError> {
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(path).map_err(DiskError::new("create directory", path))
+    #[cfg(windows)]
+    let created = create_private_dirs(path);
+    #[cfg(not(windows))]
+    let created = {
+        let mut builder = std::fs::DirBuilder::new();
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.recursive(true).create(path)
+    };
+    created.map_err(DiskError::new("create directory", path))
+}
+
+/// Creates those of the directories `path` and above that do not exist.
+#[cfg(windows)]
+fn create_private_dirs(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        create_private_dirs(parent)?;
+    }
+    match super::acl::create_private_dir(path) {
+        // Another process made it.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        created => created,
+    }
 }
 
 /// Returns `path` as an absolute path without links, `.` and `..`. A part at its end that does not exist
@@ -411,7 +434,13 @@ pub fn canonical(path: &Path) -> Result<PathBuf, DiskError> {
                 (Some(parent), Some(name)) => {
                     let parent =
                         if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-                    Ok(canonical(parent)?.join(name))
+                    let parent = canonical(parent)?;
+                    // Windows does not tell a file on the way from what does not exist.
+                    if cfg!(windows) && parent.is_file() {
+                        let error = io::ErrorKind::NotADirectory.into();
+                        return Err(DiskError::new("find", path)(error));
+                    }
+                    Ok(parent.join(name))
                 }
                 _ => Err(DiskError::new("find", path)(error)),
             }

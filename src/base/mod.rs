@@ -3,6 +3,8 @@
 //! `disk`, `ambient` and `stopwatch` are the only files of the crate that touch the host's files, clock and
 //! environment by path or by global; `clippy.toml` bans those calls elsewhere.
 
+#[cfg(windows)]
+pub mod acl;
 pub mod ambient;
 pub mod atomic_file;
 #[cfg(windows)]
@@ -18,6 +20,7 @@ pub mod json_texts;
 pub mod last_use;
 pub mod line_diff;
 pub mod own;
+pub mod patience;
 #[cfg(feature = "cli")]
 pub mod printable;
 pub mod priority;

@@ -4,6 +4,8 @@ use std::fmt;
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 
+#[cfg(windows)]
+use super::acl;
 use super::disk::{self, DiskError};
 
 /// Other users may have written to a file or directory.
@@ -20,10 +22,13 @@ crate::base::readable::readable!(ExposedError);
 
 impl ExposedError {
     fn text(&self) -> String {
-        let (path, exposure) = (self.path.display(), self.exposure);
+        let (path, exposure) = (self.path.display(), &self.exposure);
         let remedy = match exposure {
             Exposure::Owner(_) => "move it away if it is not yours".to_owned(),
+            #[cfg(unix)]
             Exposure::Mode(_) => format!("run `chmod go-w {path}`"),
+            #[cfg(windows)]
+            Exposure::Account(_) => format!("run `{}`", make_private(&self.path)),
         };
         format!(
             "{path} is not trusted, because {exposure}: {remedy}, or set BELLJAR_HOME to a directory of \
@@ -33,33 +38,62 @@ impl ExposedError {
 }
 
 /// Why users other than this one and root can write to something.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Exposure {
-    /// It belongs to the user with this number.
-    Owner(u32),
+    /// It belongs to this user: `user 1000`, or the name of an account.
+    Owner(String),
     /// Its mode, this one, lets its group or all users write.
+    #[cfg(unix)]
     Mode(u32),
+    /// Its access control list lets this account write.
+    #[cfg(windows)]
+    Account(String),
 }
 
 impl fmt::Display for Exposure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Owner(owner) => write!(f, "it belongs to user {owner}"),
+            Self::Owner(owner) => write!(f, "it belongs to {owner}"),
+            #[cfg(unix)]
             Self::Mode(mode) => write!(f, "others can write to it (its mode is {mode:o})"),
+            #[cfg(windows)]
+            Self::Account(account) => write!(f, "{account} can write to it"),
         }
     }
 }
 
-/// Returns how a file with the attributes `metadata` is exposed. `None` on systems without the users and
-/// modes of Unix.
-pub fn exposure(metadata: &Metadata) -> Option<Exposure> {
-    owner_exposure(metadata).or_else(|| mode_exposure(metadata))
+/// The command that lets only this user, the administrators and the system use the directory `path`.
+#[cfg(windows)]
+pub fn make_private(path: &Path) -> String {
+    let user = super::ambient::setting("USERNAME").unwrap_or_else(|| "%USERNAME%".into());
+    let rights = "(OI)(CI)F";
+    format!(
+        "icacls \"{}\" /inheritance:r /grant:r \"{}:{rights}\" \"*S-1-5-18:{rights}\" \"*S-1-5-32-544:{rights}\"",
+        path.display(),
+        user.display()
+    )
 }
 
-/// Whether a file with the attributes `metadata` belongs neither to this user nor to the administrator.
+/// Returns how the file or directory `path`, with the attributes `metadata`, is exposed. `None` on systems without
+/// users.
+///
+/// # Errors
+/// Its access control list cannot be read.
+pub fn exposure(path: &Path, metadata: &Metadata) -> Result<Option<Exposure>, DiskError> {
+    match owner_exposure(path, metadata)? {
+        Some(owner) => Ok(Some(owner)),
+        None => access_exposure(path, metadata),
+    }
+}
+
+/// Whether the file or directory `path`, with the attributes `metadata`, belongs neither to this user nor to the
+/// administrator.
+///
+/// # Errors
+/// Its owner cannot be told.
 #[cfg(feature = "cli")]
-pub fn is_of_another_user(metadata: &Metadata) -> bool {
-    owner_exposure(metadata).is_some()
+pub fn is_of_another_user(path: &Path, metadata: &Metadata) -> Result<bool, DiskError> {
+    Ok(owner_exposure(path, metadata)?.is_some())
 }
 
 /// What other users may do in a directory that must be the user's own.
@@ -86,12 +120,13 @@ pub fn expect_own_folder(path: &Path, strangers: OtherUsers) -> Result<(), OwnEr
         examined => examined?,
     };
     if examined.is_symlink() {
-        expect(owner_exposure(&examined))?;
+        expect(owner_exposure(path, &examined)?)?;
     }
     let metadata = disk::metadata(path)?;
-    expect(owner_exposure(&metadata))?;
-    let is_apart = strangers == OtherUsers::MayAddFiles && is_sticky(&metadata);
-    expect(mode_exposure(&metadata).filter(|_| !is_apart))?;
+    expect(owner_exposure(path, &metadata)?)?;
+    if strangers == OtherUsers::Excluded || !is_safe_if_own(&metadata) {
+        expect(access_exposure(path, &metadata)?)?;
+    }
     Ok(())
 }
 
@@ -109,35 +144,50 @@ pub enum OwnError {
 crate::base::readable::readable!(OwnError);
 
 #[cfg(unix)]
-fn owner_exposure(metadata: &Metadata) -> Option<Exposure> {
+#[expect(clippy::unnecessary_wraps, reason = "on Windows it can fail")]
+fn owner_exposure(_path: &Path, metadata: &Metadata) -> Result<Option<Exposure>, DiskError> {
     let owner = std::os::unix::fs::MetadataExt::uid(metadata);
     let is_own = owner == 0 || owner == rustix::process::geteuid().as_raw();
-    (!is_own).then_some(Exposure::Owner(owner))
+    Ok((!is_own).then(|| Exposure::Owner(format!("user {owner}"))))
 }
 
 #[cfg(unix)]
-fn mode_exposure(metadata: &Metadata) -> Option<Exposure> {
+#[expect(clippy::unnecessary_wraps, reason = "on Windows it can fail")]
+fn access_exposure(_path: &Path, metadata: &Metadata) -> Result<Option<Exposure>, DiskError> {
     let mode = std::os::unix::fs::MetadataExt::mode(metadata) & 0o7777;
-    (mode & 0o022 != 0).then_some(Exposure::Mode(mode))
+    Ok((mode & 0o022 != 0).then_some(Exposure::Mode(mode)))
 }
 
+/// Whether others who may write to a directory cannot rename or remove files of this user.
 #[cfg(unix)]
-fn is_sticky(metadata: &Metadata) -> bool {
+fn is_safe_if_own(metadata: &Metadata) -> bool {
     std::os::unix::fs::MetadataExt::mode(metadata) & 0o1000 != 0
 }
 
-/// The directory is in the user's profile, which the system keeps private.
-#[cfg(not(unix))]
-fn owner_exposure(_metadata: &Metadata) -> Option<Exposure> {
-    None
+#[cfg(windows)]
+fn owner_exposure(path: &Path, metadata: &Metadata) -> Result<Option<Exposure>, DiskError> {
+    let follows = !metadata.is_symlink();
+    let stranger = acl::strange_owner(path, follows).map_err(DiskError::new("examine", path))?;
+    Ok(stranger.map(Exposure::Owner))
+}
+
+#[cfg(windows)]
+fn access_exposure(path: &Path, _metadata: &Metadata) -> Result<Option<Exposure>, DiskError> {
+    let stranger = acl::strange_writer(path).map_err(DiskError::new("examine", path))?;
+    Ok(stranger.map(Exposure::Account))
+}
+
+#[cfg(not(any(unix, windows)))]
+fn owner_exposure(_: &Path, _: &Metadata) -> Result<Option<Exposure>, DiskError> {
+    Ok(None)
+}
+
+#[cfg(not(any(unix, windows)))]
+fn access_exposure(_: &Path, _: &Metadata) -> Result<Option<Exposure>, DiskError> {
+    Ok(None)
 }
 
 #[cfg(not(unix))]
-fn mode_exposure(_metadata: &Metadata) -> Option<Exposure> {
-    None
-}
-
-#[cfg(not(unix))]
-fn is_sticky(_metadata: &Metadata) -> bool {
+fn is_safe_if_own(_: &Metadata) -> bool {
     false
 }

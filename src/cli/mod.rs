@@ -83,6 +83,7 @@ mod sink;
 mod started_natives;
 mod tape;
 mod tape_view;
+mod terminal;
 mod text;
 mod toolchain;
 mod trust;
@@ -145,6 +146,7 @@ pub use home::{cache_dir, installed_toolchains, journals, journals_dir};
 /// Parses the command line, carries it out, and returns the exit code.
 pub fn main() -> ExitCode {
     signals::let_long_files_be_errors();
+    terminal::prepare();
     let words = match project::settings::add_to(std::env::args_os().collect()) {
         Ok(words) => words,
         Err(error) => return failed(&error),

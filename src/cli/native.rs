@@ -9,7 +9,7 @@ use super::exit::{self, Usage};
 use super::planted_links::Folders;
 use super::recover::before_opening;
 use super::text::{count, printable};
-use super::{changes, sink};
+use super::{changes, sink, terminal};
 use crate::base::disk;
 use crate::kernel::vfs::{render_reported_diff, reported_changes};
 use crate::native::{
@@ -79,7 +79,7 @@ pub fn run(args: &NativeArgs) -> Result<u8> {
     };
     sink::print(&output.stdout);
     // Standard error may be closed.
-    let _ = std::io::stderr().write_all(&output.stderr);
+    let _ = terminal::Stderr.write_all(&output.stderr);
     if is_replay {
         tell_replayed(args, session)?;
     } else {

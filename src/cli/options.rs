@@ -150,7 +150,7 @@ fn open_stdin(path: &Path) -> Result<Box<dyn Read + Send>> {
     Ok(Box::new(file))
 }
 
-/// Bytes of an argument as a guest gets them.
+/// Bytes of an argument as a guest gets them: on Windows UTF-8, in which half of a pair is `�`.
 pub fn guest_bytes(text: &OsStr) -> Vec<u8> {
     #[cfg(unix)]
     return std::os::unix::ffi::OsStrExt::as_bytes(text).to_vec();

@@ -20,6 +20,7 @@ use super::replaceable::Written;
 use super::report::{Report, ms};
 use super::signals::Deferred;
 use super::sink::{Opened, Stdout, WriteOnce};
+use super::terminal;
 use super::text::printable;
 use super::{changes, ending, hints, home, host, setup};
 use crate::actions::{
@@ -105,7 +106,7 @@ pub fn run(
     };
     let RemoteRun { end, stdout: printed, stderr, known } = ran;
     print(OutputStream::Writer(Box::new(stdout.clone())), &printed, "standard output");
-    print(OutputStream::Writer(Box::new(std::io::stderr())), &stderr, "standard error");
+    print(OutputStream::Writer(Box::new(terminal::Stderr)), &stderr, "standard error");
     report.timings.run_ms = ms(ambient::elapsed_since(run_started));
     let elapsed = machine.elapsed();
     report.spent(&machine, elapsed);

@@ -12,7 +12,7 @@ use super::exit;
 use super::home;
 use super::started_natives::StartedNatives;
 use super::text::{count, printable};
-use super::{setup, sink, tape};
+use super::{setup, sink, tape, terminal};
 use crate::base::digest::Digest;
 use crate::base::disk;
 use crate::store::StoreError;
@@ -76,7 +76,7 @@ fn tell_same(args: &ReplayArgs, said: &TapeAnnotations, replayed: &Replayed) -> 
         match output {
             Ok(output) => {
                 sink::print(&output.stdout);
-                let _ = std::io::stderr().write_all(&output.stderr);
+                let _ = terminal::Stderr.write_all(&output.stderr);
             }
             Err(error) => note!("belljar: {}", printable(&error.to_string())),
         }

@@ -25,7 +25,7 @@ use super::report::{Report, Status, ms, raised_with};
 use super::results::Caching;
 use super::sink::{self, Failure, Opened, Stdout, Watched, WriteOnce};
 use super::started_natives::StartedNatives;
-use super::{changes, ending, exit, hints, host, mounts, setup};
+use super::{changes, ending, exit, hints, host, mounts, setup, terminal};
 use crate::base::{ambient, disk};
 use crate::engine::LateProgram;
 use crate::native::{NativeChildren, NativeCommand, NativeError, ProfileError, SandboxProfile};
@@ -443,7 +443,7 @@ fn stdio(args: &RunArgs, stdout: &Stdout, program: &str, report_to: &WriteOnce) 
     Ok(Stdio {
         stdin: options::stdin(&args.stdin)?,
         stdout: OutputStream::Writer(Box::new(stdout.clone())),
-        stderr: OutputStream::Writer(Box::new(io::stderr())),
+        stderr: OutputStream::Writer(Box::new(terminal::Stderr)),
     })
 }
 

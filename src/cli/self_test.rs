@@ -13,13 +13,18 @@ use super::args::values::SHELL;
 use super::home::cache_dir;
 use super::setup::toolchains;
 use crate::base::disk::{self, DiskError};
+use crate::kernel::Programs;
+use crate::kernel::vfs::{VPath, render_unified_diff};
 use crate::process::ShellImage;
+use crate::sandbox::{
+    ExecRequest, FilesystemAccess, MountSource, Sandbox, SandboxMount, SandboxSpec, SnapshotStore,
+};
 use crate::tape::lines::line_of;
 use crate::tape::{MemoryTape, Recorder, Redaction};
 use crate::testbench::record_changes;
 use crate::{
-    Command, Digest, Engine, EngineConfig, HostDir, Machine, Mtimes, Output, ToolchainPrograms,
-    Toolchains,
+    Command, Digest, Engine, EngineConfig, HostDir, Machine, MachineBuilder, Mtimes, Output,
+    ToolchainPrograms, Toolchains, WORKTREE,
 };
 
 /// What is run. The file says what its fields mean.
@@ -39,7 +44,10 @@ struct Corpus {
 #[serde(deny_unknown_fields)]
 struct Row {
     name: String,
+    #[serde(default)]
     script: String,
+    #[serde(default)]
+    steps: Vec<String>,
     #[serde(default)]
     files: BTreeMap<String, String>,
     #[serde(default)]
@@ -53,7 +61,7 @@ struct Row {
 pub struct Digests {
     /// Exit code, standard output and standard error.
     output: Digest,
-    /// The records of its tape, with its changes.
+    /// The records of its tape, with its changes; of a session its changes.
     tape: Digest,
 }
 
@@ -61,7 +69,7 @@ pub struct Digests {
 struct Found {
     digests: Digests,
     output: Output,
-    /// The lines of its tape, without the header.
+    /// The lines of its tape, without the header; of a session its changes.
     records: Vec<u8>,
 }
 
@@ -181,6 +189,13 @@ fn write(dir: &Path, name: &str, bytes: &[u8]) -> Result<()> {
 }
 
 impl Found {
+    fn new(output: Output, records: Vec<u8>) -> Self {
+        let status = output.status.code().map_or_else(|| "none".to_owned(), |it| it.to_string());
+        let streams = [status.as_bytes(), b"\0", &output.stdout, b"\0", &output.stderr].concat();
+        let digests = Digests { output: Digest::of(&streams), tape: Digest::of(&records) };
+        Self { digests, output, records }
+    }
+
     /// Writes what differs to the directory `dir`; returns it.
     fn keep(&self, dir: &Path) -> Result<PathBuf> {
         write(dir, "stdout", &self.output.stdout)?;
@@ -193,29 +208,75 @@ impl Found {
 /// Runs `row` in a directory of its own.
 fn found(row: &Row, engine: &Engine, toolchains: &Toolchains) -> Result<Found> {
     let folder = tempfile::tempdir().context("cannot make a temporary directory")?;
+    let tree = folder.path().join("tree");
+    disk::create_private_dir_all(&tree)?;
     for (name, text) in &row.files {
-        write(folder.path(), name, text.as_bytes())?;
+        write(&tree, name, text.as_bytes())?;
     }
     for (name, text) in &row.modules {
-        write(folder.path(), &format!("{name}.wasm"), &wat::parse_str(text)?)?;
+        write(&tree, &format!("{name}.wasm"), &wat::parse_str(text)?)?;
+    }
+    let programs =
+        ToolchainPrograms::new(engine, toolchains.clone()).with(SHELL, ShellImage::maker());
+    let programs: Arc<dyn Programs> = Arc::new(programs);
+    if !row.steps.is_empty() {
+        return found_in_session(&row.steps, folder.path(), &tree, &programs);
     }
     let tape = MemoryTape::default();
     let recorder = Recorder::new(tape.clone(), Redaction::default());
-    let programs =
-        ToolchainPrograms::new(engine, toolchains.clone()).with(SHELL, ShellImage::maker());
-    // Times of files are an input that differs here and there.
-    let mut machine = Machine::builder()
-        .worktree(HostDir::open(folder.path())?)
-        .mtimes(Mtimes::Content)
-        .programs(Arc::new(programs))
-        .tape(recorder.clone())
-        .build()?;
+    let mut machine = over(&tree, &programs)?.tape(recorder.clone()).build()?;
     let output = Command::shell(&row.script).output(&mut machine)?;
     record_changes(&mut machine, &recorder)?;
     recorder.finish()?;
     let records: Vec<u8> = tape.records().iter().flat_map(line_of).collect();
-    let status = output.status.code().map_or_else(|| "none".to_owned(), |code| code.to_string());
-    let streams = [status.as_bytes(), b"\0", &output.stdout, b"\0", &output.stderr].concat();
-    let digests = Digests { output: Digest::of(&streams), tape: Digest::of(&records) };
-    Ok(Found { digests, output, records })
+    Ok(Found::new(output, records))
+}
+
+/// A machine over the directory `tree`. Times of files are an input that differs here and there.
+fn over(tree: &Path, programs: &Arc<dyn Programs>) -> Result<MachineBuilder> {
+    let builder = Machine::builder().worktree(HostDir::open(tree)?);
+    Ok(builder.mtimes(Mtimes::Content).programs(programs.clone()))
+}
+
+/// Makes each of `steps` in a session over the directory `tree`, which is saved in `folder` and resumed before it, and in
+/// a fork. Then applies the changes of the session, and lists the directory.
+fn found_in_session(
+    steps: &[String],
+    folder: &Path,
+    tree: &Path,
+    programs: &Arc<dyn Programs>,
+) -> Result<Found> {
+    let worktree = SandboxMount {
+        target: WORKTREE.to_owned(),
+        source: MountSource::Host(tree.to_owned()),
+        access: FilesystemAccess::ReadWrite,
+    };
+    let spec = SandboxSpec {
+        session_id: "self-test".to_owned(),
+        mounts: vec![worktree],
+        mtimes: Mtimes::Content,
+        ..SandboxSpec::default()
+    };
+    let store = SnapshotStore::new(folder.join("store"));
+    let mut session = Sandbox::provision(programs.clone(), spec)?;
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    for step in steps {
+        let saved = store.save(&mut session)?;
+        session = store.resume(saved, programs.clone())?;
+        let mut fork = session.fork()?;
+        for session in [&mut fork, &mut session] {
+            let done = session.exec(&ExecRequest::shell(step))?;
+            stdout.extend(done.stdout);
+            stdout.extend(format!("exit code {}\n", done.exit_code).into_bytes());
+            stderr.extend(done.stderr);
+        }
+    }
+    let changes = render_unified_diff(&session.diff()?, &VPath::root())?;
+    session.apply()?;
+    let list = "find . | sort; find . -type f | sort | xargs sha256sum";
+    let mut output = Command::shell(list).output(&mut over(tree, programs)?.build()?)?;
+    stdout.extend(output.stdout);
+    stderr.extend(output.stderr);
+    (output.stdout, output.stderr) = (stdout, stderr);
+    Ok(Found::new(output, changes.into_bytes()))
 }

@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 use super::args::values::Sink;
 use super::exit::{ReportNotWritten, Usage};
 use super::replaceable::Written;
+use super::terminal;
 use crate::base::disk;
 
 /// The first error of writing to standard output.
@@ -19,7 +20,7 @@ static PRINT_ERROR: OnceLock<io::Error> = OnceLock::new();
 /// Prints to standard output. A closed pipe is ignored; any other error is a failure of the command, see
 /// [`print_error`].
 pub fn print(bytes: &[u8]) {
-    let mut stdout = io::stdout().lock();
+    let mut stdout = terminal::Stdout;
     match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             let _ = PRINT_ERROR.set(error);
@@ -52,7 +53,7 @@ impl Stdout {
 
 impl Write for Stdout {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = io::stdout().write(bytes)?;
+        let count = terminal::Stdout.write(bytes)?;
         if let Some(last) = bytes[..count].last() {
             self.0.store(*last, Ordering::Relaxed);
         }
@@ -60,7 +61,7 @@ impl Write for Stdout {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        io::stdout().flush()
+        terminal::Stdout.flush()
     }
 }
 

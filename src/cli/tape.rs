@@ -11,6 +11,7 @@ use super::annotations::TapeAnnotations;
 use super::args::tape::TapeInspection;
 use super::exit::{Hinted, Usage};
 use super::started_natives::StartedNatives;
+use super::terminal;
 use super::text::{count, printable};
 use crate::base::digest::Digest;
 use crate::base::disk;
@@ -151,7 +152,7 @@ fn stat(tape: &Path, json: bool) -> Result<u8> {
 
 /// Copies `from` to standard output. A closed pipe is not an error.
 fn copy_to_stdout(from: &mut impl Read) -> io::Result<()> {
-    match io::copy(from, &mut io::stdout().lock()) {
+    match io::copy(from, &mut terminal::Stdout) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         copied => copied.map(drop),
     }

@@ -55,7 +55,7 @@ pub enum CacheError {
     /// Other users could put code there.
     #[error(
         "the code in the cache directory {} is not safe to run, because {exposure}: {}, or set BELLJAR_CACHE_DIR",
-        path.display(), remedy(path, *exposure)
+        path.display(), remedy(path, exposure)
     )]
     NotPrivate {
         /// The directory.
@@ -84,12 +84,18 @@ pub enum CacheError {
 crate::base::readable::readable!(CacheError);
 
 /// How `path` becomes private again.
-fn remedy(path: &Path, exposure: Exposure) -> String {
+fn remedy(path: &Path, exposure: &Exposure) -> String {
     match exposure {
+        #[cfg(not(windows))]
         Exposure::Owner(_) => {
             format!("make it yours with `chown -R`, or remove {}", path.display())
         }
+        #[cfg(windows)]
+        Exposure::Owner(_) => format!("remove {}", path.display()),
+        #[cfg(unix)]
         Exposure::Mode(_) => format!("run `chmod -R go-w {}`", path.display()),
+        #[cfg(windows)]
+        Exposure::Account(_) => format!("run `{}`", own::make_private(path)),
     }
 }
 
@@ -316,7 +322,7 @@ impl CodeCache {
             if !metadata.is_dir() {
                 return Err(CacheError::NotADirectory { path });
             }
-            if let Some(exposure) = exposure(&metadata) {
+            if let Some(exposure) = exposure(&path, &metadata)? {
                 return Err(CacheError::NotPrivate { path, exposure });
             }
         }
@@ -335,17 +341,21 @@ struct Entry {
 /// How other users could have put code into a directory with the attributes `metadata`. Unlike in [`own::exposure`], the
 /// administrator is one of them.
 #[cfg(unix)]
-fn exposure(metadata: &std::fs::Metadata) -> Option<Exposure> {
+fn exposure(path: &Path, metadata: &std::fs::Metadata) -> Result<Option<Exposure>, DiskError> {
     use std::os::unix::fs::MetadataExt;
 
-    let is_own = metadata.uid() == rustix::process::geteuid().as_raw();
-    if is_own { own::exposure(metadata) } else { Some(Exposure::Owner(metadata.uid())) }
+    let owner = metadata.uid();
+    if owner == rustix::process::geteuid().as_raw() {
+        own::exposure(path, metadata)
+    } else {
+        Ok(Some(Exposure::Owner(format!("user {owner}"))))
+    }
 }
 
-/// The directory is in the user's profile, which the system keeps private.
+/// On Windows, what an administrator makes may belong to all of them.
 #[cfg(not(unix))]
-fn exposure(metadata: &std::fs::Metadata) -> Option<Exposure> {
-    own::exposure(metadata)
+fn exposure(path: &Path, metadata: &std::fs::Metadata) -> Result<Option<Exposure>, DiskError> {
+    own::exposure(path, metadata)
 }
 
 /// Copies the code of `module` to another engine, which must accept the same code.

@@ -472,6 +472,7 @@ mod tests {
         let old = cache.traces(place("b")).unwrap().remove(0);
         let file = std::fs::File::options().write(true).open(&old.path).unwrap();
         file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        drop(file);
         let removed = cache.trim(info.bytes - 1).unwrap();
         assert_eq!(removed.traces, 1);
         assert_eq!(cache.traces(place("b")).unwrap(), []);

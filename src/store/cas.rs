@@ -7,7 +7,7 @@ use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::base::atomic_file::TEMPORARY_PREFIX;
+use crate::base::atomic_file::{self, TEMPORARY_PREFIX};
 use crate::base::digest::{Digest, DigestHasher};
 use crate::base::disk::{self, DiskError};
 
@@ -195,7 +195,7 @@ impl Cas {
         if hasher.digest() != digest {
             return Err(StoreError::Damaged { path });
         }
-        file.persist(&path).map_err(|error| DiskError::new("create", &path)(error.error))?;
+        atomic_file::rename(file, &path).map_err(DiskError::new("create", &path))?;
         self.sound().insert(digest);
         Ok(())
     }

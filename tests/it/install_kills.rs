@@ -1,5 +1,4 @@
 //! `install`, project installs and `toolchain gc` that are killed at any point leave the store whole.
-#![cfg(unix)]
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;

@@ -29,6 +29,7 @@ mod http;
 mod install_kills;
 mod installed;
 mod interrupts;
+mod killed_apply;
 mod library;
 mod links;
 #[cfg(feature = "llm")]
@@ -42,6 +43,7 @@ mod modules;
 mod native_children;
 mod native_readers;
 mod native_trees;
+mod native_windows;
 mod outdated;
 mod overlay_differential;
 mod overlay_model;

@@ -5,7 +5,9 @@ use std::process::Output;
 
 use serde_json::{Value, json};
 
-use crate::support::{Belljar, belljar, guest, package, skipped, slashed, stderr, stdout};
+use crate::support::{
+    Belljar, belljar, guest, has_links, package, skipped, slashed, stderr, stdout, symlink,
+};
 
 /// A home, a toolchain `notes` in `notes/` and as a bundle in the project `work`, which has a folder `sub`.
 struct Scene(tempfile::TempDir);
@@ -312,13 +314,15 @@ fn trust_covers_the_command_policy_that_a_project_names() {
     assert_eq!(scene.config()["project"]["trusted"], false);
 }
 
-#[cfg(unix)]
 #[test]
 fn a_link_out_of_the_project_is_outside_of_it() {
+    if !has_links("a_link_out_of_the_project_is_outside_of_it") {
+        return;
+    }
     let scene =
         Scene::new("[run]\ndir = [\"link::/x\"]\n[toolchains]\nnotes = { source = \"tools\" }\n");
-    std::os::unix::fs::symlink("../away", scene.path("work/link")).unwrap();
-    std::os::unix::fs::symlink("../notes", scene.path("work/tools")).unwrap();
+    assert!(symlink("../away", scene.path("work/link")));
+    assert!(symlink("../notes", scene.path("work/tools")));
     assert_eq!(scene.config()["ignored"][0]["name"], "dir");
     let error = scene.fail(&["run", "-q", "note"]);
     assert!(error.contains("tools is outside of the project"), "{error}");
@@ -371,22 +375,24 @@ fn a_folder_with_colons_in_its_name_is_outside_of_a_project() {
 }
 
 /// Regression: trust in a project covered what it would ask for later, as a link changed.
-#[cfg(unix)]
 #[test]
 fn trust_covers_the_folders_to_which_a_project_led() {
+    if !has_links("trust_covers_the_folders_to_which_a_project_led") {
+        return;
+    }
     let scene = Scene::new("[run]\nworktree = \"data\"\n");
     scene.write("away/key", "secret\n");
     std::fs::create_dir(scene.path("work/data")).unwrap();
     scene.succeed(&["trust"]);
     std::fs::remove_dir(scene.path("work/data")).unwrap();
-    std::os::unix::fs::symlink("../away", scene.path("work/data")).unwrap();
+    assert!(symlink("../away", scene.path("work/data")));
     assert_eq!(stdout(&scene.call(&["sh", "-c", "cat key"])), "");
     assert!(scene.succeed(&["trust"]).contains("worktree = data at "));
     assert_eq!(scene.succeed(&["sh", "-c", "cat key"]), "secret\n");
     std::fs::create_dir(scene.path("other")).unwrap();
     scene.write("other/key", "another\n");
     std::fs::remove_file(scene.path("work/data")).unwrap();
-    std::os::unix::fs::symlink("../other", scene.path("work/data")).unwrap();
+    assert!(symlink("../other", scene.path("work/data")));
     assert_eq!(stdout(&scene.call(&["sh", "-c", "cat key"])), "");
 }
 

@@ -188,7 +188,7 @@ fn a_read_that_failed_fails_again() {
 fn failures_of_a_layer_are_replayed() {
     let scratch = scratch();
     let tree = scratch.path().join("tree");
-    let has_link = crate::support::symlink("note.txt", &tree.join("link"));
+    let has_link = crate::support::symlink("note.txt", tree.join("link"));
     let cat = ("cat", &["note.txt"; 4][..]);
     let sums = ("sha256sum", &["note.txt"; 4][..]);
     let links = ("sha256sum", &["link"; 3][..]);

@@ -147,7 +147,16 @@ pub fn split_once(text: &OsStr, separator: &str) -> Option<(OsString, OsString)>
         let part = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
         Some((part(&bytes[..at]), part(&bytes[at + separator.len()..])))
     }
-    #[cfg(not(unix))]
+    #[cfg(windows)]
+    {
+        use std::os::windows::ffi::{OsStrExt, OsStringExt};
+        let units: Vec<u16> = text.encode_wide().collect();
+        let wide: Vec<u16> = separator.encode_utf16().collect();
+        let at = units.windows(wide.len()).position(|window| window == wide)?;
+        let after = &units[at + wide.len()..];
+        Some((OsString::from_wide(&units[..at]), OsString::from_wide(after)))
+    }
+    #[cfg(not(any(unix, windows)))]
     text.to_str()?.split_once(separator).map(|(before, after)| (before.into(), after.into()))
 }
 

@@ -75,7 +75,7 @@ fn is_of_another_user(dir: &Path) -> bool {
     [disk::metadata(&path), disk::symlink_metadata(&path)]
         .iter()
         .flatten()
-        .any(own::is_of_another_user)
+        .any(|metadata| own::is_of_another_user(&path, metadata).unwrap_or(true))
 }
 
 impl Project {

@@ -1,7 +1,6 @@
 //! `belljar sandbox exec`.
 
 use std::ffi::OsString;
-use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -29,6 +28,7 @@ use crate::cli::replaceable::Written;
 use crate::cli::report::{Change, Report, Status, ms, raised_with};
 use crate::cli::results::Caching;
 use crate::cli::sink::{Opened, Stdout, WriteOnce};
+use crate::cli::terminal;
 use crate::cli::text::printable;
 use crate::cli::{ending, hints};
 use crate::sandbox::{ExecRequest, MountSource, Sandbox, SandboxError, SandboxHome, SandboxMount};
@@ -120,7 +120,7 @@ fn perform(
     let stdio = Stdio {
         stdin: options::stdin(&args.stdin)?,
         stdout: OutputStream::Writer(Box::new(stdout.clone())),
-        stderr: OutputStream::Writer(Box::new(io::stderr())),
+        stderr: OutputStream::Writer(Box::new(terminal::Stderr)),
     };
     let mut held = home.hold(&args.id, || waiting(&args.id))?;
     let mut sandbox = or_explain(held.resume(), &args.id)?;

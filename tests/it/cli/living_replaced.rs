@@ -1,19 +1,18 @@
 //! Sessions that put new content in place of a moved directory, or move a directory over another; then the user removes
 //! the source.
 
-use std::os::unix::fs::symlink;
-
 use super::living::Bench;
-use crate::support::{bash, stderr, stdout};
+use crate::support::{has_links, stderr, stdout, symlink, user_script};
 
 fn user(bench: &Bench, script: &str) {
-    let output = bash(&bench.tree(), script);
+    let output = user_script(&bench.tree(), script);
     assert!(output.status.success(), "{script}: {}", stderr(&output));
 }
 
 /// Regression: `refresh` dropped the replacement, while its message said that the session keeps its version.
 #[test]
 fn replacement_of_a_moved_directory_stays_in_the_session() {
+    let links = has_links("replacement_of_a_moved_directory_stays_in_the_session");
     for (session, edits, shown) in [
         (
             "mv src lib; mkdir src; echo mine > src/a; echo more > src/new",
@@ -29,6 +28,9 @@ fn replacement_of_a_moved_directory_stays_in_the_session() {
         ("mv src k; echo mine > t; echo more >> t; ln -s t src", &["rm -r src"], "cat src"),
     ] {
         for edit in edits {
+            if edit.contains("ln -s") && !links {
+                continue;
+            }
             let bench = Bench::new(&[("src/a", "1\n"), ("src/b", "2\n")]);
             let output = bench.sh(session);
             assert!(output.status.success(), "{}", stderr(&output));
@@ -65,11 +67,14 @@ fn directory_moved_over_another_survives_removal_of_its_source() {
         bench.done(&["apply", "box"]);
         assert_eq!(bench.read("made/log"), "log\n", "{edit}");
     }
+    if !has_links("directory_moved_over_another_survives_removal_of_its_source") {
+        return;
+    }
     // The source is replaced by a link to another directory.
     let bench = Bench::new(&[("build/out/app", "new\n"), ("dist/app", "old\n"), ("o/p", "p\n")]);
     assert!(bench.sh("rm -rf dist; mv build/out dist").status.success());
     user(&bench, "rm -rf build");
-    symlink("o", bench.at("build")).unwrap();
+    assert!(symlink("o", bench.at("build")));
     assert_eq!(bench.call(&["refresh", "box"]).status.code(), Some(1));
     assert_eq!(stdout(&bench.sh("cat dist/app; ls dist")), "new\napp\n");
     bench.done(&["apply", "box"]);
@@ -107,7 +112,7 @@ fn files_removed_from_a_directory_that_was_moved_are_settled_by_a_refresh() {
         let list = "find . -type f | sort | xargs grep ''";
         let shown = stdout(&bench.sh(list));
         bench.done(&["apply", "box"]);
-        let disk = bash(&bench.tree(), list);
+        let disk = user_script(&bench.tree(), list);
         assert_eq!(stdout(&disk), shown, "{script}: {edits:?}");
     }
 }
@@ -122,7 +127,7 @@ fn alike(files: &[(&str, &str)], script: &str) -> Bench {
     assert_eq!(bench.done(&["refresh", "box"]), "", "{script}");
     assert_eq!(bench.done(&["diff", "box"]), "", "{script}");
     let list = "find . | sort; find . -type f | sort | xargs grep ''";
-    assert_eq!(stdout(&bench.sh(list)), stdout(&bash(&bench.tree(), list)), "{script}");
+    assert_eq!(stdout(&bench.sh(list)), stdout(&user_script(&bench.tree(), list)), "{script}");
     let output = bench.sh("echo more > more; echo other > f");
     assert!(output.status.success(), "{script}: {}", stderr(&output));
     bench.done(&["refresh", "box"]);
@@ -150,6 +155,9 @@ fn directory_moved_to_the_place_of_another_by_user_and_session_is_no_change() {
 /// Regression: a false conflict was reported, or the directory came back in the session.
 #[test]
 fn directory_replaced_by_a_link_by_user_and_session_is_no_change() {
+    if !has_links("directory_replaced_by_a_link_by_user_and_session_is_no_change") {
+        return;
+    }
     let files = [("d/a", "1\n"), ("d/s/x", "2\n"), ("e/a", "3\n"), ("e/s/x", "4\n"), ("f", "")];
     for script in [
         "rm -r d; ln -s e d",
@@ -188,7 +196,7 @@ fn file_put_back_after_its_directory_was_moved_conflicts_with_an_edit() {
             let shown = stdout(&bench.sh(list));
             let output = bench.call(&["apply", "box"]);
             if output.status.success() {
-                assert_eq!(stdout(&bash(&bench.tree(), list)), shown, "{what}");
+                assert_eq!(stdout(&user_script(&bench.tree(), list)), shown, "{what}");
                 assert_eq!(bench.read("k"), "k\nS\n", "{what}");
             } else {
                 // If `apply` is refused, `refresh` reports the conflict.
@@ -263,6 +271,10 @@ fn touch_of_an_applied_file_is_taken_in_by_a_refresh() {
         ("echo x > f; cp f out", "echo x > f"),
         ("echo x > f; ln f g; cp f out", "touch g"),
     ] {
+        // Belljar, which makes the edit there, separates a name that it touches from the others.
+        if cfg!(windows) && edit == "touch g" {
+            continue;
+        }
         let bench = Bench::new(&[("f", "a\n")]);
         assert!(bench.sh(script).status.success());
         bench.done(&["apply", "box"]);

@@ -12,13 +12,10 @@ mod hints;
 mod host;
 #[cfg(unix)]
 mod host_limits;
-#[cfg(unix)]
 mod link_texts;
 mod living;
 mod living_mounts;
-#[cfg(unix)]
 mod living_moves;
-#[cfg(unix)]
 mod living_replaced;
 mod man_pages;
 mod messages;

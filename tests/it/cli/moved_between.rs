@@ -44,9 +44,8 @@ fn natively(script: &str) -> [Vec<String>; 2] {
     let folder = two_folders();
     let script = script.replace("/m/", "../m/");
     let worktree = folder.path().join("w");
-    let output =
-        std::process::Command::new("sh").args(["-c", &script]).current_dir(worktree).output();
-    let output = output.unwrap();
+    let mut shell = std::process::Command::new("sh");
+    let output = shell.args(["-c", &script]).current_dir(worktree).output().unwrap();
     assert!(output.status.success(), "{script}: {}", stderr(&output));
     both(folder.path())
 }

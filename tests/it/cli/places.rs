@@ -1,12 +1,9 @@
 //! `--apply` of directories, files and links that replace each other.
-#![cfg(unix)]
 
-use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::Command;
 
 use crate::cli::scratch;
-use crate::support::{belljar, stderr, tree};
+use crate::support::{belljar, has_links, stderr, symlink, tree, user_script};
 
 /// `b` is a link to `src`, which has the names that scripts make in `b`.
 fn plant(folder: &Path) {
@@ -15,14 +12,17 @@ fn plant(folder: &Path) {
     for name in ["a/in/f", "src/f", "src/a/g", "src/a/deep/h"] {
         std::fs::write(folder.join(name), name).unwrap();
     }
-    symlink("src", folder.join("b")).unwrap();
-    symlink("../src/a", folder.join("a/link")).unwrap();
+    assert!(symlink("src", folder.join("b")));
+    assert!(symlink("../src/a", folder.join("a/link")));
 }
 
 /// Regression: directories that exist in the target of the link were not created, and writing files in them
 /// failed.
 #[test]
 fn directory_replacing_a_link_is_written_completely() {
+    if !has_links("directory_replacing_a_link_is_written_completely") {
+        return;
+    }
     for script in [
         "rm b; mkdir b b/a; echo x > b/a/g",
         "rm b; mkdir -p b/a/deep; echo x > b/f; echo y > b/a/deep/h",
@@ -36,8 +36,7 @@ fn directory_replacing_a_link_is_written_completely() {
     ] {
         let natively = scratch();
         plant(natively.path());
-        let status = Command::new("sh").args(["-c", script]).current_dir(natively.path()).status();
-        assert!(status.unwrap().success(), "{script}");
+        assert!(user_script(natively.path(), script).status.success(), "{script}");
         let expected = tree(natively.path());
 
         let applied = scratch();

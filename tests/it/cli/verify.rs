@@ -137,7 +137,6 @@ fn verify_lists_what_it_varied() {
 }
 
 /// Each value is read by a run that gets it from the host.
-#[cfg(unix)]
 #[test]
 fn verify_varies_environment_and_clock() {
     let folder = scratch();

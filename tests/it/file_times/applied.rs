@@ -95,7 +95,6 @@ fn a_clock_that_starts_earlier_shows_older_files() {
     assert_eq!(place.modified("copy"), at(10));
 }
 
-#[cfg(unix)]
 #[test]
 fn hard_link_of_a_file_rewritten_with_equal_content_keeps_its_time() {
     let place = Place::new();
@@ -296,7 +295,6 @@ fn time_set_in_a_session_stays_later_than_its_earlier_writes_after_a_refresh() {
 }
 
 /// Regression: it was reported as written, and the disk kept the old time.
-#[cfg(unix)]
 #[test]
 fn touched_file_with_another_name_on_the_disk_gets_its_time() {
     let place = Place::new();

@@ -293,7 +293,6 @@ fn sensitive_changes_are_found_when_they_are_known() {
 
 /// A program is not given two states of the disk; what it was given of them is in its trace, which is followed where it is
 /// given again, and nowhere else.
-#[cfg(unix)]
 #[test]
 fn files_that_change_while_a_program_runs_never_make_a_wrong_result() {
     use std::io::Write;

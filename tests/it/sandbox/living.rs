@@ -121,7 +121,6 @@ fn replaced_directory_is_reported() {
 }
 
 /// Tools set modification times back; they cannot set change times.
-#[cfg(unix)]
 #[test]
 fn a_time_that_was_set_back_hides_no_change() {
     let folder = folder(&[("f", "one\n")]);

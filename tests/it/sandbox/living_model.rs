@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
-use std::process::Command;
 
 use belljar::Errno;
 use belljar::kernel::vfs::{Drift, DriftKind, VPath, render_unified_diff};
@@ -13,8 +12,8 @@ use belljar::sandbox::{
 };
 
 use super::{PROGRAMS, sandbox};
-use crate::support::git_apply;
 use crate::support::plans::Chance;
+use crate::support::{clone_tree, git_apply, has, symlink};
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
@@ -45,7 +44,8 @@ pub(super) fn plant(folder: &Path, chance: &mut Chance) -> bool {
         let path = folder.join(path(chance));
         match chance.below(4) {
             0 => drop(std::fs::create_dir_all(path)),
-            1 => has_links |= std::os::unix::fs::symlink("a", path).is_ok(),
+            1 if !path.exists() => has_links |= symlink("a", &path),
+            1 => {}
             _ => {
                 let _ = path.parent().map(std::fs::create_dir_all);
                 let lines = (0..9).map(|line| format!("line {number} {line}\n"));
@@ -200,8 +200,7 @@ fn a_session_shows_one_state_of_a_folder_that_is_edited() {
         let (folder, frozen) = (scratch.path().join("folder"), scratch.path().join("frozen"));
         std::fs::create_dir(&folder).unwrap();
         let has_links = plant(&folder, &mut chance);
-        let copied = Command::new("cp").arg("-a").args([&folder, &frozen]).status().unwrap();
-        assert!(copied.success());
+        clone_tree(&folder, &frozen);
         let mut session = over(&folder);
         let mut model = over(&frozen);
         let store = SnapshotStore::new(scratch.path().join("store"));
@@ -287,7 +286,8 @@ fn a_session_shows_one_state_of_a_folder_that_is_edited() {
         format!("{cases} folders: {compared} answers compared, {refused} refused, {applied} diffs applied\n")
             .as_bytes(),
     );
-    assert!(compared > cases && applied > cases / 8, "{compared} compared, {applied} applied");
+    let are_enough = applied > cases / 8 || !cfg!(unix);
+    assert!(compared > cases && are_enough, "{compared} compared, {applied} applied");
 }
 
 /// Compares the diffs, and applies one to the folder; returns whether it could be applied.
@@ -313,6 +313,9 @@ fn merges(
     };
     if tainted.0.is_empty() && session.drifts().is_empty() {
         assert_eq!(Ok(&text), render(model).as_ref(), "seed {seed}");
+    }
+    if !has("git", "a_session_shows_one_state_of_a_folder_that_is_edited") {
+        return false;
     }
     let before = marks(folder);
     let is_applied = git_apply(folder, text.as_bytes()).status.success();

@@ -8,17 +8,13 @@ mod hosts;
 mod kills;
 mod lifecycle;
 mod living;
-#[cfg(unix)]
 mod living_model;
 mod local;
 mod model;
 #[cfg(target_os = "linux")]
 mod moment;
-#[cfg(unix)]
 mod parts;
-#[cfg(unix)]
 mod rebased;
-#[cfg(unix)]
 mod refreshed;
 
 use std::io::Read;

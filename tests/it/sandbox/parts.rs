@@ -9,7 +9,7 @@ use belljar::sandbox::{Sandbox, SnapshotStore};
 use super::living_model::{over, plant};
 use super::{PROGRAMS, sh};
 use crate::support::plans::Chance;
-use crate::support::tree;
+use crate::support::{clone_tree, tree};
 
 /// Directories and files in each of the large folders here.
 const DIRS: usize = 60;
@@ -182,8 +182,7 @@ fn sessions_that_are_saved_between_their_steps_do_the_same() {
         let folders = ["kept", "saved"].map(|name| scratch.path().join(name));
         std::fs::create_dir(&folders[0]).unwrap();
         plant(&folders[0], &mut Chance::new(seed));
-        let copied = std::process::Command::new("cp").arg("-a").args(&folders).status().unwrap();
-        assert!(copied.success());
+        clone_tree(&folders[0], &folders[1]);
         let [mut kept, mut saved] = [&folders[0], &folders[1]].map(|folder| over(folder));
         let store = SnapshotStore::new(scratch.path().join("store"));
         let unused = SnapshotStore::new(scratch.path().join("unused"));

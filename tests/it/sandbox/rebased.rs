@@ -2,7 +2,6 @@
 //! names each path that it cannot merge.
 
 use std::collections::BTreeSet;
-use std::process::Command;
 
 use belljar::kernel::vfs::{ApplyError, ConflictKind, Refreshed};
 use belljar::sandbox::SnapshotStore;
@@ -10,6 +9,7 @@ use belljar::sandbox::SnapshotStore;
 use super::PROGRAMS;
 use super::living_model::{edit, over, plant};
 use super::refreshed::{View, change, diff, on_disk, path, view};
+use crate::support::clone_tree;
 use crate::support::plans::Chance;
 
 /// Cases, unless `BELLJAR_TEST_LIVING_CASES` says otherwise.
@@ -75,8 +75,7 @@ fn refresh_merges_changes_of_both_sides_or_names_the_conflict() {
         let [folder, frozen] = ["folder", "frozen"].map(|name| scratch.path().join(name));
         std::fs::create_dir(&folder).unwrap();
         plant(&folder, &mut chance);
-        let copied = Command::new("cp").arg("-a").args([&folder, &frozen]).status().unwrap();
-        assert!(copied.success());
+        clone_tree(&folder, &frozen);
         let before = on_disk(&frozen);
         let (mut session, mut model) = (over(&folder), over(&frozen));
         let store = SnapshotStore::new(scratch.path().join("store"));

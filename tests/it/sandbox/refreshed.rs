@@ -3,9 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::Command;
 
 use belljar::Errno;
 use belljar::kernel::vfs::{FileType, Follow, Taken, TakenKind, VPath, render_unified_diff};
@@ -14,6 +12,7 @@ use belljar::sandbox::{Sandbox, SnapshotStore};
 use super::PROGRAMS;
 use super::living_model::{over, plant};
 use crate::support::plans::Chance;
+use crate::support::{clone_tree, file_number, is_executable};
 
 /// Cases, unless `BELLJAR_TEST_LIVING_CASES` says otherwise.
 const CASES: usize = 60;
@@ -158,9 +157,12 @@ pub(super) fn on_disk(folder: &Path) -> View {
             } else if metadata.is_symlink() {
                 format!("-> {}", std::fs::read_link(entry.path()).unwrap().display())
             } else {
-                firsts.entry(metadata.ino()).or_insert_with(Vec::new).push(path.clone());
+                firsts
+                    .entry(file_number(&entry.path()))
+                    .or_insert_with(Vec::new)
+                    .push(path.clone());
                 let text = std::fs::read_to_string(entry.path()).unwrap();
-                with_mode(text, metadata.mode() & 0o100 != 0)
+                with_mode(text, is_executable(&metadata))
             };
             view.insert(path, text);
         }
@@ -218,8 +220,7 @@ fn refresh_changes_only_edited_files() {
         std::fs::create_dir(&folder).unwrap();
         plant(&folder, &mut chance);
         std::fs::create_dir(folder.join(EDITED)).unwrap();
-        let copied = Command::new("cp").arg("-a").args([&folder, &frozen]).status().unwrap();
-        assert!(copied.success());
+        clone_tree(&folder, &frozen);
         let mut session = over(&folder);
         let mut model = over(&frozen);
         let store = SnapshotStore::new(scratch.path().join("store"));

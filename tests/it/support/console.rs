@@ -1,8 +1,8 @@
 //! Commands in Markdown, and what they print.
 //!
-//! In a block fenced as `console`, a line that begins with `$ ` is a command for bash. The lines up to the next command
-//! are its standard output and standard error together. A line `...` matches any lines; `...` within a line matches any
-//! text. Other blocks are not run.
+//! In a block fenced as `console`, a line that begins with `$ ` is a command for bash; on Windows, in one fenced as `bat`, one
+//! that begins with `C:\job> ` is a command for `cmd`. The lines up to the next command are its standard output and standard
+//! error together. A line `...` matches any lines; `...` within a line matches any text. Other blocks are not run.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -12,6 +12,10 @@ use super::{cache_dir, stdout};
 
 /// How commands of documents run belljar in a clone.
 const IN_A_CLONE: [&str; 2] = ["cargo run --no-default-features --features cli --", "cargo run --"];
+
+/// The blocks that are run here, and what commands in them begin with.
+const FENCE: &str = if cfg!(windows) { "bat" } else { "console" };
+const PROMPT: &str = if cfg!(windows) { r"C:\job> " } else { "$ " };
 
 /// A command of a document.
 pub struct Example {
@@ -28,9 +32,9 @@ pub fn examples(text: &str) -> Vec<Example> {
     let mut in_block = false;
     for (number, line) in text.lines().enumerate() {
         if let Some(language) = line.strip_prefix("```") {
-            in_block = !in_block && language == "console";
+            in_block = !in_block && language == FENCE;
         } else if in_block {
-            if let Some(command) = line.strip_prefix("$ ") {
+            if let Some(command) = line.strip_prefix(PROMPT) {
                 let command = command.to_owned();
                 found.push(Example { line: number + 1, command, expected: Vec::new() });
             } else if let Some(example) = found.last_mut() {
@@ -53,8 +57,7 @@ impl Example {
     ) -> Option<String> {
         let command =
             IN_A_CLONE.iter().fold(self.command.clone(), |it, way| it.replace(way, "belljar"));
-        let output = Command::new("bash")
-            .args(["-c", &format!("exec 2>&1; {command}")])
+        let output = shell(&command)
             .current_dir(folder)
             .env("PATH", path_with_belljar())
             .env("BELLJAR_CACHE_DIR", cache_dir())
@@ -73,10 +76,28 @@ impl Example {
         (!matches(&self.expected, &lines)).then(|| {
             let (expected, line) = (self.expected.join("\n"), self.line);
             format!(
-                "{document}:{line}: $ {}\n-- expected\n{expected}\n-- printed\n{printed}",
+                "{document}:{line}: {PROMPT}{}\n-- expected\n{expected}\n-- printed\n{printed}",
                 self.command
             )
         })
+    }
+}
+
+/// A shell that carries out `command`, whose output and errors are one stream.
+fn shell(command: &str) -> Command {
+    #[cfg(unix)]
+    {
+        let mut shell = Command::new("bash");
+        shell.args(["-c", &format!("exec 2>&1; {command}")]);
+        shell
+    }
+    #[cfg(windows)]
+    {
+        use std::os::windows::process::CommandExt;
+        let mut shell = Command::new("cmd");
+        // `cmd` removes the outer quotes, and takes what is between them as it is.
+        shell.raw_arg(format!("/d /s /c \"{command} 2>&1\""));
+        shell
     }
 }
 

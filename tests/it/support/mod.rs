@@ -5,7 +5,6 @@ pub mod benches;
 pub mod buildgrid;
 #[cfg(feature = "remote")]
 pub mod casd;
-#[cfg(unix)]
 pub mod console;
 pub mod files;
 #[cfg(target_os = "linux")]
@@ -98,17 +97,88 @@ pub fn bash(folder: &Path, script: &str) -> Output {
         .unwrap()
 }
 
-/// Makes the symbolic link `path` to a file; false where this user may not, as on Windows without a privilege.
-pub fn symlink(text: &str, path: &Path) -> bool {
+/// The result of `script` in a shell that changes `folder` itself: `bash`, or on Windows, which may have none, belljar's.
+pub fn user_script(folder: &Path, script: &str) -> Output {
+    #[cfg(unix)]
+    return bash(folder, script);
+    #[cfg(windows)]
+    {
+        let home = tempfile::tempdir().unwrap();
+        let mut shell = std::process::Command::new(env!("CARGO_BIN_EXE_belljar"));
+        shell.args(["sh", "--quiet", "--apply", "-c", script]).current_dir(folder);
+        shell.env("BELLJAR_CACHE_DIR", cache_dir()).env("BELLJAR_HOME", home.path());
+        shell.output().unwrap()
+    }
+}
+
+/// Makes the symbolic link `path`; false where this user may not, as on Windows without a privilege.
+pub fn symlink(text: impl AsRef<Path>, path: impl AsRef<Path>) -> bool {
+    let (text, path) = (text.as_ref(), path.as_ref());
     #[cfg(unix)]
     std::os::unix::fs::symlink(text, path).unwrap();
     #[cfg(windows)]
-    if let Err(error) = std::os::windows::fs::symlink_file(text, path) {
-        const PRIVILEGE_NOT_HELD: i32 = 1314;
-        assert_eq!(error.raw_os_error(), Some(PRIVILEGE_NOT_HELD), "{error}");
+    {
+        use std::os::windows::fs::{symlink_dir, symlink_file};
+        let leads_to_dir = path.parent().is_some_and(|folder| folder.join(text).is_dir());
+        let made = if leads_to_dir { symlink_dir(text, path) } else { symlink_file(text, path) };
+        if let Err(error) = made {
+            const PRIVILEGE_NOT_HELD: i32 = 1314;
+            assert_eq!(error.raw_os_error(), Some(PRIVILEGE_NOT_HELD), "{error}");
+        }
     }
     // Wine 8 claims to have made one.
     std::fs::symlink_metadata(path).is_ok()
+}
+
+/// A copy of the folder `from` at `to`, with its times and symbolic links.
+pub fn clone_tree(from: &Path, to: &Path) {
+    #[cfg(unix)]
+    {
+        let copied = std::process::Command::new("cp").arg("-a").args([from, to]).status().unwrap();
+        assert!(copied.success());
+    }
+    #[cfg(windows)]
+    {
+        std::fs::create_dir(to).unwrap();
+        for entry in std::fs::read_dir(from).unwrap() {
+            let entry = entry.unwrap();
+            let (at, metadata) = (to.join(entry.file_name()), entry.metadata().unwrap());
+            if metadata.is_dir() {
+                clone_tree(&entry.path(), &at);
+            } else if metadata.is_symlink() {
+                let text = std::fs::read_link(entry.path()).unwrap();
+                assert!(symlink(text.to_str().unwrap(), &at));
+            } else {
+                std::fs::copy(entry.path(), &at).unwrap();
+                let file = std::fs::File::options().write(true).open(&at).unwrap();
+                file.set_modified(metadata.modified().unwrap()).unwrap();
+            }
+        }
+    }
+}
+
+/// A number that all names of the file `path` share, and no other file has. A symbolic link is followed.
+pub fn file_number(path: &Path) -> u64 {
+    #[cfg(unix)]
+    return std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(path).unwrap());
+    #[cfg(windows)]
+    {
+        use std::hash::{DefaultHasher, Hash, Hasher};
+        let mut hasher = DefaultHasher::new();
+        same_file::Handle::from_path(path).unwrap().hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+/// Whether the user may execute a file with these attributes; false on Windows, which has no such permission.
+pub fn is_executable(metadata: &std::fs::Metadata) -> bool {
+    #[cfg(unix)]
+    return std::os::unix::fs::MetadataExt::mode(metadata) & 0o100 != 0;
+    #[cfg(windows)]
+    {
+        let _ = metadata;
+        false
+    }
 }
 
 /// The number in the variable `name`, or `default`.
@@ -200,12 +270,20 @@ pub fn canonical(path: &Path) -> PathBuf {
 
 /// Whether `test` can make symbolic links here. If not, prints that it was skipped.
 pub fn has_links(test: &str) -> bool {
-    let folder = tempfile::tempdir().unwrap();
-    let has = symlink("text", &folder.path().join("link"));
+    let has = can_link();
     if !has {
         skipped(test, "this user cannot make symbolic links here");
     }
     has
+}
+
+/// Whether symbolic links can be made here.
+pub fn can_link() -> bool {
+    static CAN: OnceLock<bool> = OnceLock::new();
+    *CAN.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        symlink("text", folder.path().join("link"))
+    })
 }
 
 /// What the system says of a file that does not exist.

@@ -190,7 +190,7 @@ impl Journals {
                 return Err(JournalError::Version { path, major: *major, minor: *minor });
             }
             Err(JournalDefect::Exposed(exposure)) => {
-                return Err(ExposedError { path, exposure: *exposure }.into());
+                return Err(ExposedError { path, exposure: exposure.clone() }.into());
             }
         };
         if let Some(why) = content.defect {

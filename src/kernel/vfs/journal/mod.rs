@@ -426,7 +426,7 @@ impl Journals {
             Err(error) => return Err(failed("open", &path)(error)),
         };
         let metadata = file.metadata().map_err(failed("examine", &path))?;
-        if let Some(exposure) = own::exposure(&metadata) {
+        if let Some(exposure) = own::exposure(&path, &metadata)? {
             // Not waited for: another user could hold the lock for ever.
             return found(None, false, Err(JournalDefect::Exposed(exposure)));
         }

@@ -33,6 +33,7 @@ use super::spelling::Spelling;
 use super::{Blob, DirEntry, FileType, Layer, Stat};
 use crate::base::disk;
 use crate::base::errno::Errno;
+use crate::base::patience;
 use crate::kernel::vfs::layer::Times;
 use crate::kernel::vfs::layer::temporary::may_be_temporary;
 use crate::kernel::vfs::path::VPath;
@@ -195,7 +196,7 @@ impl HostDir {
     pub(super) fn expect_free(&self, path: &VPath) -> io::Result<()> {
         use windows_sys::Win32::Foundation::ERROR_SHARING_VIOLATION;
         let (dir, name) = self.place(path)?;
-        match dir.open_with(name, &unfollowed(file_system::DELETE)) {
+        match patience::repeat(|| dir.open_with(name, &unfollowed(file_system::DELETE))) {
             Err(error) if error.raw_os_error() == Some(ERROR_SHARING_VIOLATION.cast_signed()) => {
                 let why = "another program has it open; close that program";
                 Err(io::Error::new(io::ErrorKind::ResourceBusy, why))
@@ -364,7 +365,7 @@ impl HostDir {
     /// Renames within the tree and replaces a file at `to`.
     pub(in crate::kernel::vfs) fn rename(&self, from: &VPath, to: &VPath) -> io::Result<()> {
         let ((from_dir, from), (to_dir, to)) = (self.place(from)?, self.place(to)?);
-        from_dir.rename(from, &to_dir, to)
+        patience::repeat(|| from_dir.rename(from, &to_dir, to))
     }
 
     /// Creates `to` as a further name of the file `from`.
@@ -376,13 +377,13 @@ impl HostDir {
     /// Removes a file or symbolic link.
     pub(in crate::kernel::vfs) fn remove_file(&self, path: &VPath) -> io::Result<()> {
         let (dir, name) = self.place(path)?;
-        dir.remove_file(name)
+        patience::repeat(|| dir.remove_file(name))
     }
 
     /// Removes an empty directory.
     pub(in crate::kernel::vfs) fn remove_dir(&self, path: &VPath) -> io::Result<()> {
         let (dir, name) = self.place(path)?;
-        dir.remove_dir(name)
+        patience::repeat(|| dir.remove_dir(name))
     }
 
     pub(in crate::kernel::vfs) fn create_dir(
