@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
+use super::environment::passed_on;
 use super::image::{NativeImage, NotStarted};
+use super::lookup::is_in_path;
 use super::profile::Confinement;
 use super::runner::prepared;
 use super::streams::lock;
 use super::{ProfileError, SandboxProfile, SubprocessInput, SubprocessRequest, SubprocessStdio};
-use crate::base::{ambient, disk};
+use crate::base::disk;
 use crate::kernel::guest::Guest;
 use crate::kernel::machine::WORKTREE;
 use crate::kernel::process::programs::{Found, NeededTree, NotRunnable, Programs};
@@ -83,9 +85,7 @@ impl NativeChildren {
     /// Whether the host's `PATH` has a program `name`.
     pub fn has(&self, name: &str) -> bool {
         let is_name = !name.is_empty() && !name.contains(['/', '\\', ':', '\0']);
-        let path = ambient::env_var("PATH").unwrap_or_default();
-        let file = format!("{name}{}", std::env::consts::EXE_SUFFIX);
-        is_name && std::env::split_paths(&path).any(|dir| disk::is_executable(&dir.join(&file)))
+        is_name && is_in_path(name)
     }
 
     /// The native program `name`, to run as a process.
@@ -104,7 +104,7 @@ impl NativeChildren {
         let dir = host_dir(guest, &root)?;
         let mut request = SubprocessRequest::new(program);
         request.args(guest.args().iter().skip(1).map(|arg| host_text(arg)));
-        request.env_clear().env("PATH", ambient::env_var("PATH").unwrap_or_default());
+        request.env_clear().envs(passed_on());
         for variable in guest.environ() {
             let Some(at) = variable.iter().position(|byte| *byte == b'=') else { continue };
             let (name, value) = (&variable[..at], &variable[at + 1..]);

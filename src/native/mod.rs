@@ -2,6 +2,7 @@
 
 mod child;
 mod children;
+mod environment;
 mod error;
 mod file_playback;
 mod file_recording;
@@ -37,6 +38,8 @@ pub use error::{FindError, SubprocessError};
 pub use file_playback::{Unmade, UnmadeFile};
 pub use files_error::FilesError;
 pub use image::{NativeImage, TapedChildren};
+#[cfg(feature = "import")]
+pub(crate) use lookup::to_start;
 pub use mismatch::{Difference, Mismatch};
 pub use profile::{ProfileError, SandboxProfile};
 pub use request::{

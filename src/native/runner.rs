@@ -9,6 +9,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use super::environment::passed_on;
 use super::lookup::to_start;
 use super::os_process::{OsProcess, status_of};
 use super::profile::Confinement;
@@ -72,10 +73,9 @@ impl NativeCommand {
     pub fn status(&self) -> Result<i32, NativeError> {
         let root = std::slice::from_ref(&self.current_dir);
         let confinement = Confinement::new(self.profile, root, &[])?;
-        let path = std::env::var_os("PATH").unwrap_or_default();
         let status =
             command(self.program.as_ref(), confinement.as_ref()).and_then(|mut command| {
-                command.args(&self.args).env_clear().env("PATH", path);
+                command.args(&self.args).env_clear().envs(passed_on());
                 if let Some(confinement) = &confinement {
                     command.envs(confinement.variables());
                 }

