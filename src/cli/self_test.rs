@@ -265,7 +265,9 @@ fn found_in_session(
         session = store.resume(saved, programs.clone())?;
         let mut fork = session.fork()?;
         for session in [&mut fork, &mut session] {
-            let done = session.exec(&ExecRequest::shell(step))?;
+            let in_worktree =
+                ExecRequest { cwd: Some(WORKTREE.to_owned()), ..ExecRequest::shell(step) };
+            let done = session.exec(&in_worktree)?;
             stdout.extend(done.stdout);
             stdout.extend(format!("exit code {}\n", done.exit_code).into_bytes());
             stderr.extend(done.stderr);

@@ -410,7 +410,9 @@ fn a_refresh_brings_nothing_back_that_the_session_removed() {
         "rm k; mkdir k; echo x > k/new; echo y > k/new2",
         "rm -r a; echo file > a",
     ] {
-        for later in ["", "rm -r a; mkdir a", "rm -rf build b", "rm -r a/x b", "mv b q; mkdir b"] {
+        let laters = ["", "rm -r a; mkdir a", "rm -rf build b", "rm -r a/x b", "mv b q; mkdir b"];
+        // Processes take long to start under Wine.
+        for later in &laters[..if cfg!(windows) { 2 } else { laters.len() }] {
             let bench = Bench::new(&files);
             let expected = Bench::new(&files);
             let native = |script: &str| drop(user_script(&expected.tree(), script));
