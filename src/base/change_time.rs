@@ -1,4 +1,5 @@
-//! When a file of Windows last changed in any way, as the change time of Unix tells: the standard library does not yet.
+//! What the standard library does not tell yet of a file of Windows: when it last changed in any way, as the change time of
+//! Unix tells, and its number.
 #![allow(unsafe_code, reason = "the system has no safe call for it")]
 
 use std::fs::File;
@@ -6,7 +7,8 @@ use std::io;
 use std::os::windows::io::AsRawHandle;
 
 use windows_sys::Win32::Storage::FileSystem::{
-    FILE_BASIC_INFO, FileBasicInfo, GetFileInformationByHandleEx,
+    BY_HANDLE_FILE_INFORMATION, FILE_BASIC_INFO, FileBasicInfo, GetFileInformationByHandle,
+    GetFileInformationByHandleEx,
 };
 
 /// Ticks of 100 ns from 1601, where the clock of Windows begins, to 1970.
@@ -32,4 +34,19 @@ pub fn of(file: &File) -> io::Result<u64> {
         return Err(io::Error::last_os_error());
     }
     Ok(u64::try_from(info.ChangeTime.saturating_sub(UNIX_EPOCH_TICKS)).unwrap_or(0))
+}
+
+/// The numbers of the volume of `file` and of the file on it, as device and inode of Unix.
+///
+/// # Errors
+/// The system's error.
+pub fn number(file: &File) -> io::Result<(u64, u64)> {
+    let mut info = BY_HANDLE_FILE_INFORMATION::default();
+    // SAFETY: the handle is open, and the system fills the structure.
+    let done = unsafe { GetFileInformationByHandle(file.as_raw_handle(), &raw mut info) };
+    if done == 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let index = u64::from(info.nFileIndexHigh) << 32 | u64::from(info.nFileIndexLow);
+    Ok((u64::from(info.dwVolumeSerialNumber), index))
 }

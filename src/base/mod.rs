@@ -27,6 +27,8 @@ pub mod priority;
 pub mod readable;
 #[cfg(any(feature = "import", feature = "remote"))]
 pub mod signature;
+#[cfg(windows)]
+pub mod std_handles;
 pub mod stopwatch;
 pub mod unified_diff;
 

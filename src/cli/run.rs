@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use anyhow::Result;
 
@@ -56,9 +57,11 @@ pub fn run(args: &RunArgs, record: Option<&RecordArgs>) -> Result<u8> {
     written.map(|()| code)
 }
 
-/// The state of the file in the place of the tape, if there is one.
-fn tape_state(record: &RecordArgs) -> Option<FileState> {
-    FileState::of(&disk::metadata(&record.tape).ok()?)
+/// Length, time and identity of the tape, as far as the system tells them; `None` if there is none.
+fn tape_state(record: &RecordArgs) -> Option<(u64, Option<SystemTime>, Option<FileState>)> {
+    let file = disk::open(&record.tape).ok()?;
+    let metadata = file.metadata().ok()?;
+    Some((metadata.len(), metadata.modified().ok(), FileState::of(&file)))
 }
 
 /// Refuses paths that a program of an earlier run may have redirected by a link.

@@ -5,13 +5,16 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
 
 #[cfg(windows)]
-use crate::base::ambient;
+use crate::base::{ambient, std_handles};
 
-/// Lets a console of Windows understand colours. Others do.
+/// Prepares the standard streams of Windows: a console shows colours, and programs that are started do not keep them open.
 pub fn prepare() {
     #[cfg(windows)]
-    if ambient::setting("NO_COLOR").is_none() {
-        let _ = anstyle_query::windows::enable_ansi_colors();
+    {
+        std_handles::keep_from_children();
+        if ambient::setting("NO_COLOR").is_none() {
+            let _ = anstyle_query::windows::enable_ansi_colors();
+        }
     }
 }
 

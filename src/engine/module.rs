@@ -213,6 +213,7 @@ impl Module {
             return Self::from_bytes(name, disk::read(path)?);
         };
         let digests = digests.filter(|_| metadata.len() >= KNOWN_BYTES_MIN);
+        let before = digests.and_then(|_| FileState::of(&file));
         if let Some(digest) = digests.and_then(|digests| digests.get(path, &file)) {
             let source = Source::File { path: path.to_owned(), known_by: digests.cloned() };
             return Ok(Self { name, encoding, source, digest, size: metadata.len() });
@@ -220,7 +221,7 @@ impl Module {
         let whole = Digest::of_reader(head.as_slice().chain(&file));
         let (digest, size) = whole.map_err(DiskError::new("read", path))?;
         if let Some(digests) = digests {
-            digests.put(path, &file, FileState::of(&metadata), digest);
+            digests.put(path, &file, before, digest);
         }
         let source = Source::File { path: path.to_owned(), known_by: None };
         Ok(Self { name, encoding, source, digest, size })

@@ -121,7 +121,7 @@ pub enum HomeKind {
 
 impl SandboxHome {
     /// Opens the home in the directory `dir`, which is created if missing, accessible to this user
-    /// only. On Unix it must belong to this user or root and not be writable by others. `programs`
+    /// only. It must belong to this user or the administrator and not be writable by others. `programs`
     /// makes the programs of each resumed session.
     ///
     /// # Errors

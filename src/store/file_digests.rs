@@ -1,17 +1,19 @@
 //! Digests of files that were read before, so that a large file need not be read to know its digest.
 //!
 //! A file is taken for unchanged if its device, number, length, modification time and change time are those of when it
-//! was read. Programs cannot set a change time, so this finds every change, as long as the clock of the disk is not set
+//! was read. Programs do not set a change time (on Windows a call for that exists), so this finds every change, as long as the clock of the disk is not set
 //! back; a file that changed less than two seconds before it was read is not remembered, as it could change again within
 //! the granularity of that clock. What this does not find are later writes of a program that has the file mapped into its
 //! memory: the system sets its times at the first of them alone.
 
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+#[cfg(windows)]
+use crate::base::change_time;
 use crate::base::digest::Digest;
 use crate::base::disk::DiskError;
 use crate::base::own::{OtherUsers, expect_own_folder};
@@ -76,7 +78,7 @@ impl FileDigests {
 
     /// The digest of the open file `file` at `path`, if it was read in its present state.
     pub fn get(&self, path: &Path, file: &File) -> Option<Digest> {
-        let state = FileState::of(&file.metadata().ok()?)?;
+        let state = FileState::of(file)?;
         let bytes = disk::read_at_most(&self.entry(path), ENTRY_BYTES_MAX).ok()??;
         expect_own_folder(&self.root, OtherUsers::Excluded).ok()?;
         let entry: Entry = serde_json::from_slice(&bytes).ok()?;
@@ -86,8 +88,8 @@ impl FileDigests {
     /// Remembers that `file` at `path` had the digest `digest` when it was read; `before` is its state before. Nothing is
     /// remembered of a file that has changed, or that changed just before.
     pub fn put(&self, path: &Path, file: &File, before: Option<FileState>, digest: Digest) {
-        let state = file.metadata().ok().and_then(|metadata| FileState::of(&metadata));
-        let Some(state) = state.filter(|state| Some(*state) == before) else { return };
+        let state = FileState::of(file).filter(|state| Some(*state) == before);
+        let Some(state) = state else { return };
         if state.is_recent() {
             return;
         }
@@ -102,12 +104,12 @@ impl FileDigests {
 }
 
 impl FileState {
-    /// The state of a file with the attributes `metadata`; `None` on systems where it cannot be told.
+    /// The state of an open file; `None` where it cannot be told, as on disks of Windows without change times.
     #[cfg(unix)]
-    #[expect(clippy::unnecessary_wraps, reason = "it can be told here")]
-    pub fn of(metadata: &Metadata) -> Option<Self> {
+    pub fn of(file: &File) -> Option<Self> {
         use std::os::unix::fs::MetadataExt;
 
+        let metadata = file.metadata().ok()?;
         let ns = |s: i64, ns: i64| i128::from(s) * 1_000_000_000 + i128::from(ns);
         Some(Self {
             device: metadata.dev(),
@@ -130,9 +132,26 @@ impl FileState {
         now_ns - self.changed_ns.max(self.modified_ns) < COARSEST.as_nanos().cast_signed()
     }
 
-    /// The state of a file with the attributes `metadata`; `None` on systems where it cannot be told.
-    #[cfg(not(unix))]
-    pub fn of(_metadata: &Metadata) -> Option<Self> {
+    /// The state of an open file; `None` where it cannot be told, as on disks of Windows without change times.
+    #[cfg(windows)]
+    pub fn of(file: &File) -> Option<Self> {
+        const NANOS_PER_TICK: i128 = 100;
+        let metadata = file.metadata().ok()?;
+        let (device, number) = change_time::number(file).ok()?;
+        let changed_ticks = change_time::of(file).ok().filter(|ticks| *ticks != 0)?;
+        let modified = metadata.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
+        Some(Self {
+            device,
+            number,
+            len_bytes: metadata.len(),
+            modified_ns: modified.as_nanos().cast_signed(),
+            changed_ns: i128::from(changed_ticks) * NANOS_PER_TICK,
+        })
+    }
+
+    /// The state of an open file; `None`, as it cannot be told.
+    #[cfg(not(any(unix, windows)))]
+    pub fn of(_file: &File) -> Option<Self> {
         None
     }
 }
@@ -147,7 +166,7 @@ mod tests {
 
     fn put(digests: &FileDigests, path: &Path) -> Digest {
         let file = disk::open(path).unwrap();
-        let before = FileState::of(&file.metadata().unwrap());
+        let before = FileState::of(&file);
         let digest = Digest::of(&disk::read(path).unwrap());
         digests.put(path, &file, before, digest);
         digest
@@ -162,7 +181,6 @@ mod tests {
         assert_eq!(digest(&digests, &path), None);
     }
 
-    #[cfg(unix)]
     #[test]
     fn changed_file_has_no_digest_even_with_its_old_time_and_length() {
         let dir = tempfile::tempdir().unwrap();

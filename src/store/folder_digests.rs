@@ -120,7 +120,6 @@ fn trim(root: &Path) -> Result<(), DiskError> {
 }
 
 #[cfg(test)]
-#[cfg(unix)]
 mod tests {
     use super::*;
 
@@ -130,7 +129,7 @@ mod tests {
     }
 
     fn state(path: &Path) -> FileState {
-        FileState::of(&disk::metadata(path).unwrap()).unwrap()
+        FileState::of(&disk::open(path).unwrap()).unwrap()
     }
 
     #[test]

@@ -168,7 +168,8 @@ fn each_page_begins_with_a_command() {
         }
         let begin: Vec<&str> = text.lines().take(30).collect();
         let has = |fence: &str| begin.iter().any(|line| line.starts_with(fence));
-        assert!(has("```console") || has("```sh") || has("```python"), "{name} begins without one");
+        let fences = ["```console", "```sh", "```bat", "```python"];
+        assert!(fences.into_iter().any(has), "{name} begins without one");
     }
 }
 

@@ -131,7 +131,7 @@ fn secret_in_a_file_name_is_redacted_and_the_run_is_replayed() {
         format!("rename:{TOKEN}.out:new"),
         format!("symlink:{TOKEN}.txt:other"),
         format!("append:/{TOKEN}/{TOKEN}.txt:more"),
-        if has_link { "unlink:link".to_owned() } else { format!("write:{TOKEN}:text") },
+        if has_link { "unlink:link".to_owned() } else { format!("mkdir:{TOKEN}.d") },
     ];
     let script: Vec<&str> = script.iter().map(String::as_str).collect();
     let walk = guest_arg("walk");

@@ -482,7 +482,7 @@ impl HostFile {
     /// What tells it from another state of it; `None` on systems where that cannot be told.
     #[cfg(feature = "remote")]
     pub fn state(&self) -> Option<FileState> {
-        FileState::of(&self.file.metadata().ok()?)
+        FileState::of(&self.file)
     }
 
     /// Reads at `offset` until `buf` is full or the file ends; returns the count.
