@@ -206,14 +206,15 @@ impl Module {
         if metadata.len() > MODULE_BYTES_MAX {
             return Err(ProgramError::TooLong { name });
         }
+        let digests = digests.filter(|_| metadata.len() >= KNOWN_BYTES_MIN);
+        // Before the first byte is read.
+        let before = digests.and_then(|_| FileState::of(&file));
         let mut head = Vec::with_capacity(8);
         let read = (&file).take(8).read_to_end(&mut head);
         read.map_err(DiskError::new("read", path))?;
         let Some(encoding) = Encoding::of(&head) else {
             return Self::from_bytes(name, disk::read(path)?);
         };
-        let digests = digests.filter(|_| metadata.len() >= KNOWN_BYTES_MIN);
-        let before = digests.and_then(|_| FileState::of(&file));
         if let Some(digest) = digests.and_then(|digests| digests.get(path, &file)) {
             let source = Source::File { path: path.to_owned(), known_by: digests.cloned() };
             return Ok(Self { name, encoding, source, digest, size: metadata.len() });

@@ -44,8 +44,11 @@ pub(super) fn plant(folder: &Path, chance: &mut Chance) -> bool {
         let path = folder.join(path(chance));
         match chance.below(4) {
             0 => drop(std::fs::create_dir_all(path)),
-            1 if !path.exists() => has_links |= symlink("a", &path),
-            1 => {}
+            1 => {
+                let has_folder = path.parent().is_some_and(Path::is_dir);
+                let is_free = has_folder && path.symlink_metadata().is_err();
+                has_links |= is_free && symlink("a", &path);
+            }
             _ => {
                 let _ = path.parent().map(std::fs::create_dir_all);
                 let lines = (0..9).map(|line| format!("line {number} {line}\n"));
