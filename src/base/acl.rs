@@ -56,14 +56,22 @@ pub fn strange_writer(path: &Path) -> io::Result<Option<String>> {
 pub fn create_private_dir(path: &Path) -> io::Result<()> {
     let user = CurrentUser::new()?;
     let list = format!("D:P(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)(A;OICI;FA;;;{})", sid_text(user.sid()));
-    create_dir(path, &list)
+    let (path, descriptor) = (long_path(path)?, descriptor_with(&list)?);
+    let attributes = security::SECURITY_ATTRIBUTES {
+        nLength: u32::try_from(size_of::<security::SECURITY_ATTRIBUTES>())
+            .expect("the size of a small struct fits"),
+        lpSecurityDescriptor: descriptor.0,
+        bInheritHandle: 0,
+    };
+    // SAFETY: the path ends with a 0, and the attributes are valid during the call.
+    check(unsafe { file_system::CreateDirectoryW(path.as_ptr(), &raw const attributes) })
 }
 
-/// Creates the directory `path` with the access control list `list`, in the security descriptor definition language.
-fn create_dir(path: &Path, list: &str) -> io::Result<()> {
-    let (path, list) = (long_path(path)?, wide(OsStr::new(list)));
+/// The security descriptor with the access control list `list`, in the security descriptor definition language.
+fn descriptor_with(list: &str) -> io::Result<Local> {
+    let list = wide(OsStr::new(list));
     let mut descriptor = null_mut();
-    // SAFETY: the text ends with a 0, and the system sets the descriptor, which is freed below.
+    // SAFETY: the text ends with a 0, and the system sets the descriptor.
     let done = unsafe {
         authorization::ConvertStringSecurityDescriptorToSecurityDescriptorW(
             list.as_ptr(),
@@ -73,15 +81,7 @@ fn create_dir(path: &Path, list: &str) -> io::Result<()> {
         )
     };
     check(done)?;
-    let descriptor = Local(descriptor);
-    let attributes = security::SECURITY_ATTRIBUTES {
-        nLength: u32::try_from(size_of::<security::SECURITY_ATTRIBUTES>())
-            .expect("the size of a small struct fits"),
-        lpSecurityDescriptor: descriptor.0,
-        bInheritHandle: 0,
-    };
-    // SAFETY: the path ends with a 0, and the attributes are valid during the call.
-    check(unsafe { file_system::CreateDirectoryW(path.as_ptr(), &raw const attributes) })
+    Ok(Local(descriptor))
 }
 
 /// The owner and the access control list of a file or directory.
@@ -299,21 +299,14 @@ mod tests {
 
     /// Lets everyone write to `path`.
     fn share(path: &Path) {
-        let (mut path, list) = (long_path(path).unwrap(), wide(OsStr::new("D:P(A;OICI;FA;;;WD)")));
-        let (mut descriptor, mut dacl) = (null_mut(), null_mut());
-        let (mut is_there, mut is_default) = (0, 0);
-        // SAFETY: both texts end with a 0, and the system sets the pointers.
+        let (mut path, descriptor) =
+            (long_path(path).unwrap(), descriptor_with("D:P(A;OICI;FA;;;WD)").unwrap());
+        let (mut dacl, mut is_there, mut is_default) = (null_mut(), 0, 0);
+        // SAFETY: the path ends with a 0, the descriptor is valid, and the system sets the pointers.
         let error = unsafe {
-            check(authorization::ConvertStringSecurityDescriptorToSecurityDescriptorW(
-                list.as_ptr(),
-                authorization::SDDL_REVISION_1,
-                &raw mut descriptor,
-                null_mut(),
-            ))
-            .unwrap();
             let (is_there, is_default) = (&raw mut is_there, &raw mut is_default);
             check(security::GetSecurityDescriptorDacl(
-                descriptor,
+                descriptor.0,
                 is_there,
                 &raw mut dacl,
                 is_default,
@@ -330,7 +323,6 @@ mod tests {
             )
         };
         assert_eq!(error, ERROR_SUCCESS);
-        drop(Local(descriptor));
     }
 
     #[test]

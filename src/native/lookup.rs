@@ -2,16 +2,18 @@
 
 use std::ffi::{OsStr, OsString};
 
-use crate::base::ambient;
+#[cfg(not(windows))]
+use crate::base::{ambient, disk};
 
-/// Whether `PATH` has the program `name`, which is no path: on Windows with an extension of `PATHEXT`.
+/// Whether a folder of `PATH` has the program `name`, on Windows with an extension of `PATHEXT`. `name` has no separator.
 pub(super) fn is_in_path(name: &str) -> bool {
-    let path = ambient::env_var("PATH").unwrap_or_default();
     #[cfg(windows)]
-    return which::which_in(name, Some(path), ".").is_ok();
+    return which::which(name).is_ok();
     #[cfg(not(windows))]
-    return std::env::split_paths(&path)
-        .any(|dir| crate::base::disk::is_executable(&dir.join(name)));
+    {
+        let path = ambient::env_var("PATH").unwrap_or_default();
+        std::env::split_paths(&path).any(|dir| disk::is_executable(&dir.join(name)))
+    }
 }
 
 /// What to start for `program`: on Windows, the file that `cmd` would start, with an extension of `PATHEXT` such as

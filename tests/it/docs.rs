@@ -2,38 +2,16 @@
 //!
 //! The commands of one file run in order in a scratch copy of this package's sources, where `cargo run … --` runs the binary
 //! under test. A document that needs a real toolchain is skipped if it is absent; otherwise the toolchain is in `real/`.
+#![cfg(unix)]
 
-#[cfg(unix)]
 use std::collections::BTreeSet;
-#[cfg(unix)]
 use std::path::Path;
-#[cfg(unix)]
 use std::process::Command;
 
-#[cfg(unix)]
-use crate::support;
 use crate::support::console::examples;
-use crate::support::package;
-
-/// The commands for `cmd`, run by it.
-#[cfg(windows)]
-#[test]
-fn every_documented_command_for_windows_prints_what_the_docs_show() {
-    let document = "docs/windows.md";
-    let text = std::fs::read_to_string(package().join(document)).unwrap();
-    let scratch = tempfile::tempdir().unwrap();
-    let folder = scratch.path().join("job");
-    std::fs::create_dir(&folder).unwrap();
-    let examples = examples(&text);
-    assert!(examples.len() > 5, "{document} has only {} commands", examples.len());
-    let home = scratch.path().join("home");
-    let wrong = examples.iter().filter_map(|it| it.mistake(document, &folder, &home, &[]));
-    let wrong: Vec<String> = wrong.collect();
-    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
-}
+use crate::support::{self, package};
 
 /// Each document, and the real toolchain that it needs.
-#[cfg(unix)]
 const DOCUMENTS: &[(&str, Option<&str>)] = &[
     ("README.md", None),
     ("docs/index.md", None),
@@ -63,11 +41,9 @@ const DOCUMENTS: &[(&str, Option<&str>)] = &[
 ];
 
 /// Documents that leave a clone unchanged, and can be followed in one clone one after the other.
-#[cfg(unix)]
 const CLEAN: &[&str] = &["README.md", "docs/avr.md"];
 
 /// Copies the files of this package that git knows, without their history, for the examples.
-#[cfg(unix)]
 fn copy_package(to: &Path) {
     let listing = Command::new("git")
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
@@ -84,7 +60,6 @@ fn copy_package(to: &Path) {
     }
 }
 
-#[cfg(unix)]
 #[test]
 fn every_documented_command_prints_what_the_docs_show() {
     let mut wrong = Vec::new();

@@ -18,6 +18,7 @@ mod determinism;
 #[cfg(feature = "import")]
 mod distribution_attacks;
 mod docs;
+mod docs_windows;
 mod drafts;
 mod egress;
 mod examples;

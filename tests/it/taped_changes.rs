@@ -190,11 +190,11 @@ fn on_disk(top: &Path) -> BTreeMap<String, Found> {
         } else {
             Vec::new()
         };
-        // Only files have several names.
-        let same_as = if metadata.is_file() {
-            first_names.entry(file_number(&path)).or_insert_with(|| name.clone()).clone()
-        } else {
+        // The number of a symbolic link of Windows would be that of its target.
+        let same_as = if cfg!(windows) && metadata.is_symlink() {
             name.clone()
+        } else {
+            first_names.entry(file_number(&path)).or_insert_with(|| name.clone()).clone()
         };
         let (mode, mtime_ns) = attributes(&metadata);
         let mtime_ns = (mtime_ns < 1000 * 1_000_000_000).then_some(mtime_ns);

@@ -16,10 +16,10 @@ use crate::cli::text::printable;
 use crate::native::to_start;
 use crate::toolchain::{Temporary, digests};
 
-/// Names of Python, in the order in which they are tried. On Windows, installers make no `python3`, and a program of the
-/// system with that name only says where to buy it.
-const PYTHONS: &[&str] =
-    if cfg!(windows) { &["python", "py", "python3"] } else { &["python3", "python"] };
+/// The usual name of Python, and those that are tried if it is not there or has no pip. On Windows, installers make no
+/// `python3`, and a program of the system with that name only says where to buy it.
+const PYTHON: &str = if cfg!(windows) { "python" } else { "python3" };
+const OTHER_PYTHONS: &[&str] = if cfg!(windows) { &["py", "python3"] } else { &["python"] };
 
 /// Most bytes of messages of a package client that are shown.
 const SAID_BYTES_MAX: usize = 4 << 10;
@@ -78,7 +78,7 @@ fn fetch(package: &Package, into: &Path, quiet: bool) -> Result<PathBuf> {
     drop(shown);
     done.with_context(|| {
         let (client, registry) = match client {
-            Client::Pip => (format!("pip (`{} -m pip`)", PYTHONS[0]), "PyPI"),
+            Client::Pip => (format!("pip (`{PYTHON} -m pip`)"), "PyPI"),
             Client::Npm => ("npm".to_owned(), "npm"),
         };
         format!(
@@ -94,16 +94,17 @@ fn fetch(package: &Package, into: &Path, quiet: bool) -> Result<PathBuf> {
 
 /// Runs `python -m pip` with `words` in `folder`, with the first Python that has pip.
 fn pip(words: &[&str], folder: &Path) -> Result<()> {
-    let mut lacks = None;
-    for python in PYTHONS {
-        let called = call(python, &[&["-m", "pip"], words].concat(), folder);
-        let Err(error) = called else { return Ok(()) };
-        if call(python, &["-m", "pip", "--version"], folder).is_ok() {
-            return Err(error);
-        }
-        lacks = lacks.or(Some(error));
+    let pip =
+        |python: &str, words: &[&str]| call(python, &[&["-m", "pip"], words].concat(), folder);
+    let has_pip = |python: &str| pip(python, &["--version"]).is_ok();
+    let called = pip(PYTHON, words);
+    if called.is_ok() || has_pip(PYTHON) {
+        return called;
     }
-    lacks.map_or(Ok(()), Err)
+    match OTHER_PYTHONS.iter().find(|python| has_pip(python)) {
+        Some(python) => pip(python, words),
+        None => called,
+    }
 }
 
 #[allow(clippy::disallowed_methods, reason = "the user's package client, not a program of a run")]

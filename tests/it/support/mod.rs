@@ -104,10 +104,8 @@ pub fn user_script(folder: &Path, script: &str) -> Output {
     #[cfg(windows)]
     {
         let home = tempfile::tempdir().unwrap();
-        let mut shell = std::process::Command::new(env!("CARGO_BIN_EXE_belljar"));
-        shell.args(["sh", "--quiet", "--apply", "-c", script]).current_dir(folder);
-        shell.env("BELLJAR_CACHE_DIR", cache_dir()).env("BELLJAR_HOME", home.path());
-        shell.output().unwrap()
+        let words = ["sh", "--quiet", "--apply", "-c", script];
+        belljar(folder).args(words).env("BELLJAR_HOME", home.path()).output().unwrap()
     }
 }
 
@@ -157,10 +155,10 @@ pub fn clone_tree(from: &Path, to: &Path) {
     }
 }
 
-/// A number that all names of the file `path` share, and no other file has. A symbolic link is followed.
+/// A number that all names of the file `path` share, and no other file has. On Windows a symbolic link is followed.
 pub fn file_number(path: &Path) -> u64 {
     #[cfg(unix)]
-    return std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(path).unwrap());
+    return std::os::unix::fs::MetadataExt::ino(&std::fs::symlink_metadata(path).unwrap());
     #[cfg(windows)]
     {
         use std::hash::{DefaultHasher, Hash, Hasher};
