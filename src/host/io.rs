@@ -7,7 +7,7 @@ use crate::kernel::guest::{
     Buffers, Event, EventKind, Guest, Range, SpawnRequest, Subscription, SubscriptionKind,
 };
 use crate::kernel::io::fd::FdFlags;
-use crate::kernel::machine::clock::ClockId;
+use crate::kernel::machine::clock::{BUSY_NS, ClockId};
 use crate::kernel::machine::limits::Stop;
 use crate::kernel::process::Pid;
 use crate::kernel::process::{Signal, WaitStatus};
@@ -75,6 +75,8 @@ struct Piped {
     stderr: Option<u32>,
     kept_bytes_max: usize,
     written: Written,
+    /// The rests of busy processes for which time has passed.
+    rests: u64,
 }
 
 /// Runs `request` to its end, or until `timeout_ns` have passed. `began` gets the process ID before
@@ -156,6 +158,7 @@ fn start(
                 stderr: Some(stderr.0),
                 kept_bytes_max,
                 written: Written::default(),
+                rests: guest.timeless_rests(),
             })
         }
     }
@@ -198,6 +201,7 @@ impl Piped {
         let mut status = None;
         while self.stdout.is_some() || self.stderr.is_some() {
             guest.spend(LOOK_FUEL)?;
+            self.let_work_take_time(guest, due).await?;
             for event in self.poll(guest, due, status.is_none()).await? {
                 match event.userdata {
                     STDIN => self.feed(guest).await?,
@@ -266,6 +270,26 @@ impl Piped {
         // Output that came in time precedes the timeout.
         events.sort_by_key(|event| event.kind == EventKind::Clock);
         Ok(events)
+    }
+
+    /// Lets time pass for work of processes while none of them waits for a time: a command that goes on printing would
+    /// never reach `due` else, as this process does not wait for it meanwhile.
+    async fn let_work_take_time(
+        &mut self,
+        guest: &mut Guest,
+        due: Option<u64>,
+    ) -> Result<(), Stop> {
+        let rests =
+            guest.timeless_rests() - std::mem::replace(&mut self.rests, guest.timeless_rests());
+        let Some(due) = due.filter(|_| rests > 0) else { return Ok(()) };
+        if let Some(now) = guest.virtual_now_ns() {
+            let timeout = due.min(now.saturating_add(rests.saturating_mul(BUSY_NS)));
+            let kind = SubscriptionKind::Clock { id: ClockId::Monotonic, timeout, absolute: true };
+            let rest = [Subscription { userdata: TIMER, kind }];
+            // It has a subscription, so that it cannot fail.
+            let _ = guest.call("poll_oneoff", |guest| guest.poll_oneoff(&rest)).await?;
+        }
+        Ok(())
     }
 
     fn end_input(&mut self, guest: &mut Guest) {

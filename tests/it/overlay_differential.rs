@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use belljar::Errno;
 use belljar::kernel::vfs::{
-    FileType, Follow, HostDir, Metadata, NAME_MAX, SYMLOOP_MAX, SetTime, Source, Times, VfsLimits,
+    FileType, Follow, HostDir, Metadata, SYMLOOP_MAX, SetTime, Source, Times, VfsLimits,
 };
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 
@@ -25,9 +25,7 @@ enum Difference {
     Above,
     LinkOutside,
     AboveRemoved,
-    LongInRemoved,
     CreateDirectory,
-    RenameOfLong,
     ListOfRemoved,
     OpenOfSpecial,
 }
@@ -45,9 +43,7 @@ const TABLE: &[(Difference, &str)] = &[
     (D::Above, "EPERM for `..` out of the directory that a lookup may not leave, as wasmtime"),
     (D::LinkOutside, "ENOENT where a link leads outside: seen from inside, there is nothing"),
     (D::AboveRemoved, "ENOENT for `..` of a removed directory, which POSIX removes with it"),
-    (D::LongInRemoved, "ENAMETOOLONG in a removed directory, as anywhere; Linux: ENOENT"),
     (D::CreateDirectory, "EINVAL for O_CREAT|O_DIRECTORY, as Linux 6.4; before, it made a file"),
-    (D::RenameOfLong, "ENAMETOOLONG comes first; Linux looks up both directories before a name"),
     (D::ListOfRemoved, "a removed directory lists as empty, as POSIX; Linux: ENOENT"),
     (D::OpenOfSpecial, "EACCES to open a FIFO of the host: it would tie the guest to the host"),
 ];
@@ -95,9 +91,6 @@ fn lead(linux: &LinuxFiles, place: &Place, last: Last) -> Result<Led, Spared> {
             ".." => {
                 here.pop();
                 continue;
-            }
-            name if removed && links == 0 && name.len() > NAME_MAX => {
-                return Err(Some((D::LongInRemoved, Errno::Nametoolong)));
             }
             name => here.push(name.into()),
         }
@@ -196,15 +189,8 @@ fn ask(linux: &mut LinuxFiles, op: &Op) -> Result<Outcome, Spared> {
 
 /// The difference that explains two answers.
 fn explain(op: &Op, linux: &Outcome, ours: &Outcome) -> Option<Difference> {
-    use Errno::{Nametoolong, Noent};
-    let last = |place: &Place| {
-        place.path.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_owned()
-    };
-    let is_long = |place: &Place| last(place).len() > NAME_MAX;
+    use Errno::Noent;
     match (op, linux, ours) {
-        (Op::Rename { from, to }, Err(_), Err(Nametoolong)) => {
-            (is_long(from) || is_long(to)).then_some(D::RenameOfLong)
-        }
         (Op::List { .. }, Err(Noent), Ok(Answer::Entries(entries))) => {
             entries.is_empty().then_some(D::ListOfRemoved)
         }

@@ -197,7 +197,9 @@ impl Guest {
             return Err(Errno::Timedout.into());
         }
         self.progress.get_or_insert_default().yielded = true;
-        Err(self.wait(Wait::Child(Some(child)), until))
+        let fault = self.wait(Wait::Child(Some(child)), until);
+        self.machine.run.processes.goes_on_waiting(self.pid, until);
+        Err(fault)
     }
 
     /// Reads the file `path`, from the current directory.

@@ -87,6 +87,8 @@ pub(super) struct Polling {
     begun: u64,
     /// The earliest due time.
     until: Option<u64>,
+    /// Whether that was given as a time, which stays the same in the next poll.
+    is_instant: bool,
 }
 
 /// Why a descriptor is not ready.
@@ -114,7 +116,7 @@ impl Guest {
         let timed_out = waited.is_some() && self.machine.run.processes.timed_out(self.pid);
         let has_waited = waited.is_some();
         let polling = waited.unwrap_or_else(|| self.poll_clocks(subscriptions));
-        let Polling { clocks, begun, until } = polling;
+        let Polling { clocks, begun, until, is_instant } = polling;
         let mut now = if timed_out { until.map_or(begun, |until| until.max(begun)) } else { begun };
         let mut ready = Vec::new();
         let mut waits_for_stdin = Vec::new();
@@ -155,7 +157,7 @@ impl Guest {
                     ready.push(self.fd_event(subscription, fd, EventKind::FdRead));
                 }
             } else if others && ready.is_empty() {
-                let polling = Some(Polling { clocks, begun, until });
+                let polling = Some(Polling { clocks, begun, until, is_instant });
                 self.progress.get_or_insert_default().poll = polling;
                 return Err(self.wait(Wait::Turn, None));
             } else if let Some(until) = until.filter(|_| ready.is_empty()) {
@@ -165,14 +167,8 @@ impl Guest {
             }
         }
         if ready.is_empty() && until.is_none_or(|until| until > now) {
-            let is_time = pipes.is_empty() && children.is_empty() && until.is_some();
-            let wait = if is_time { Wait::Time } else { Wait::Poll(pipes, children) };
-            if let (Wait::Time, Some(until)) = (&wait, until) {
-                self.tape_sleep(until);
-            }
-            let polling = Some(Polling { clocks, begun, until });
-            self.progress.get_or_insert_default().poll = polling;
-            return Err(self.wait(wait, until));
+            let polling = Polling { clocks, begun, until, is_instant };
+            return Err(self.wait_for_any(polling, pipes, children));
         }
         if ready.is_empty() && !has_waited {
             self.ask_in_vain()?;
@@ -183,6 +179,27 @@ impl Guest {
             }
         }
         Ok(ready)
+    }
+
+    /// Has the process wait for one of `pipes` or `children`, or for the earliest time.
+    fn wait_for_any(
+        &mut self,
+        polling: Polling,
+        pipes: Vec<(PipeId, End)>,
+        children: Vec<Pid>,
+    ) -> Fault {
+        let Polling { until, is_instant, .. } = polling;
+        let is_time = pipes.is_empty() && children.is_empty() && until.is_some();
+        let wait = if is_time { Wait::Time } else { Wait::Poll(pipes, children) };
+        if let (Wait::Time, Some(until)) = (&wait, until) {
+            self.tape_sleep(until);
+        }
+        self.progress.get_or_insert_default().poll = Some(polling);
+        let fault = self.wait(wait, until);
+        if is_instant {
+            self.machine.run.processes.goes_on_waiting(self.pid, until);
+        }
+        fault
     }
 
     /// Returns whether `fd` is ready to be read or written, without waiting.
@@ -227,17 +244,17 @@ impl Guest {
     fn poll_clocks(&mut self, subscriptions: &[Subscription]) -> Polling {
         let begun = self.read_clock(ClockId::Monotonic);
         let mut clocks = DueTimes::new();
+        let mut first = None;
         for subscription in subscriptions {
             if let SubscriptionKind::Clock { id, timeout, absolute } = subscription.kind {
                 let shown = if absolute { self.read_clock(id) } else { 0 };
-                clocks.push((
-                    begun.saturating_add(timeout.saturating_sub(shown)),
-                    subscription.userdata,
-                ));
+                let due = begun.saturating_add(timeout.saturating_sub(shown));
+                clocks.push((due, subscription.userdata));
+                first = first.into_iter().chain([(due, absolute)]).min();
             }
         }
-        let until = clocks.iter().map(|(due, _)| *due).min();
-        Polling { clocks, begun, until }
+        let (until, is_instant) = first.unzip();
+        Polling { clocks, begun, until, is_instant: is_instant.unwrap_or(false) }
     }
 
     /// Returns why `fd` is not ready; `None` if it is.

@@ -190,7 +190,14 @@ impl Guest {
         if self.has_yielded() || !self.knows_version_11() {
             return Ok(());
         }
+        let run = &mut self.machine.run;
+        run.timeless_rests += u64::from(run.processes.next_due().is_none());
         self.let_others_act(if self.machine.clock.is_virtual() { BUSY_NS } else { SPIN_TICK_NS })
+    }
+
+    /// How often processes were busy for [`BUSY_MAX`] while none waited for a time: no time passed for that.
+    pub(crate) fn timeless_rests(&self) -> u64 {
+        self.machine.run.timeless_rests
     }
 
     /// Ends the turn if others can act: for `time_ns`, or until they have had theirs.

@@ -28,6 +28,8 @@ pub(crate) struct RunState {
     pub(in crate::kernel) clock_readers: u32,
     /// What processes did since all of them waited, in the units of [`BUSY_MAX`].
     pub(in crate::kernel) busy: u32,
+    /// How often they were busy for that long while none of them waited for a time.
+    pub(in crate::kernel) timeless_rests: u64,
     /// Remaining fuel, if it is counted.
     pub(crate) fuel_left: Option<u64>,
     /// Remaining bytes of output.
@@ -60,6 +62,7 @@ impl RunState {
             memory: Memory::new(limits.memory_bytes_max),
             clock_readers: 0,
             busy: 0,
+            timeless_rests: 0,
             fuel_left: None,
             output_left: limits.output_bytes_max,
             deadline: None,

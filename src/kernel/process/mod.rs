@@ -91,6 +91,8 @@ struct Entry {
     timer: Option<(u64, u64)>,
     /// Until when its timer leaves native programs time, counted as [`Processes::host_waited_ns`].
     host_wait_max_ns: u64,
+    /// The last time that it waited for in one wait after another, with its `host_wait_max_ns`.
+    instant: Option<(u64, u64)>,
     /// Whether its last wait ended at its time.
     timed_out: bool,
     /// Whether the bell has rung for it since its last wait began.
@@ -162,6 +164,7 @@ impl Processes {
             became: None,
             timer: None,
             host_wait_max_ns: 0,
+            instant: None,
             timed_out: false,
             rung: false,
         };
@@ -260,6 +263,19 @@ impl Processes {
         (entry.timer, entry.timed_out, entry.rung) = (timer, false, false);
         entry.host_wait_max_ns = host_wait_max_ns;
         entry.state = if wait == Wait::Turn { State::Ready } else { State::Waiting(wait) };
+    }
+
+    /// The wait of `pid` that has begun is for the time `until`, whatever wakes it before: what it has already waited
+    /// for that time in real time counts.
+    pub fn goes_on_waiting(&mut self, pid: Pid, until: Option<u64>) {
+        let Some(until) = until else { return };
+        let Some(entry) = self.entries.get_mut(&pid) else { return };
+        match entry.instant {
+            Some((due, max_ns)) if due == until => {
+                entry.host_wait_max_ns = entry.host_wait_max_ns.min(max_ns);
+            }
+            _ => entry.instant = Some((until, entry.host_wait_max_ns)),
+        }
     }
 
     /// Makes `pid` ready, if it waits.

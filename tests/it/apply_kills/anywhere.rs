@@ -20,7 +20,7 @@ const CALLS: &str = "openat,openat2,write,fsync,syncfs,linkat,renameat,renameat2
                      ?rename,?unlink,?mkdir,?link,getdents64";
 
 /// System calls at which a recovery is ended.
-const RECOVERY_CALLS: [&str; 5] = ["openat2", "renameat", "unlinkat", "fsync", "statx"];
+const RECOVERY_CALLS: [&str; 5] = ["openat2", "renameat2", "unlinkat", "fsync", "statx"];
 
 type Files = BTreeMap<String, Vec<u8>>;
 

@@ -152,13 +152,13 @@ fn directory_replaced_by_a_link_during_apply_is_named_and_not_followed() {
     }
     // Before belljar examines the file that it is about to replace, or right before it replaces it.
     for (inject, is_early) in [
-        ("renameat:delay_exit=3000000:when=2", true),
-        ("renameat:delay_enter=6000000:when=3", false),
+        ("renameat2:delay_exit=3000000:when=2", true),
+        ("renameat2:delay_enter=6000000:when=3", false),
     ] {
         let bench = Bench::new(&["a/f", "d/f", "e/f"]);
         let (folder, before) = (&bench.folder, tree(&bench.folder));
         let child = traced()
-            .args(["-o", "/dev/null", "-e", "trace=renameat", "-e", &format!("inject={inject}")])
+            .args(["-o", "/dev/null", "-e", "trace=renameat2", "-e", &format!("inject={inject}")])
             .arg(env!("CARGO_BIN_EXE_belljar"))
             .args(["sh", "--apply", "-c", "echo N > a/f; echo N > d/f"])
             .current_dir(folder)

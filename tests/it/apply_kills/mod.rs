@@ -47,11 +47,11 @@ fn killed_halfway(folder: &Path, home: &Path) {
     killed_at(20, folder, home, &["sh", "--apply", "-c", script]);
 }
 
-/// Kills belljar at the call of `renameat` with this number.
+/// Kills belljar at the call of `renameat2` with this number.
 fn killed_at(rename: usize, folder: &Path, home: &Path, args: &[&str]) {
     let output = traced()
-        .args(["-o", "/dev/null", "-e", "trace=renameat", "-e"])
-        .arg(format!("inject=renameat:signal=SIGKILL:when={rename}"))
+        .args(["-o", "/dev/null", "-e", "trace=renameat2", "-e"])
+        .arg(format!("inject=renameat2:signal=SIGKILL:when={rename}"))
         .arg(env!("CARGO_BIN_EXE_belljar"))
         .args(args)
         .current_dir(folder)

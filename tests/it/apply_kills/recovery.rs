@@ -504,8 +504,8 @@ fn file_that_an_editor_replaces_before_its_turn_is_a_conflict_and_leaves_nothing
     }
     let trace = log.path().join("trace");
     let mut belljar_traced = traced();
-    belljar_traced.arg("-o").arg(&trace).args(["-e", "trace=renameat", "-e"]);
-    belljar_traced.arg("inject=renameat:delay_enter=2000000:when=2");
+    belljar_traced.arg("-o").arg(&trace).args(["-e", "trace=renameat2", "-e"]);
+    belljar_traced.arg("inject=renameat2:delay_enter=2000000:when=2");
     belljar_traced.arg(env!("CARGO_BIN_EXE_belljar"));
     belljar_traced.args(["sh", "--apply", "-c", "echo more >> a; rm b"]);
     belljar_traced.current_dir(folder.path()).env("BELLJAR_HOME", home.path());

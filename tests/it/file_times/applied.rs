@@ -310,6 +310,54 @@ fn touched_file_with_another_name_on_the_disk_gets_its_time() {
     assert!(place.modified("second") > place.modified("in"));
 }
 
+/// Regression: it was not applied, and a refresh forgot it, so that a rule such as `node_modules: package.json` with
+/// `touch $@` ran each time.
+#[cfg(unix)]
+#[test]
+fn touched_folder_gets_its_time() {
+    let place = Place::new();
+    let set_back = |folder: &str| {
+        std::fs::File::open(place.tree().join(folder)).unwrap().set_modified(at(7)).unwrap();
+    };
+    place.applied("mkdir -p made/inner; echo > made/inner/file");
+    for folder in ["made", "made/inner"] {
+        let before = SystemTime::now();
+        set_back(folder);
+        let output = place.output(&["sh", "--diff", "--apply", "-c", &format!("touch {folder}")]);
+        assert!(stderr(&output).contains(&format!("{folder} times")), "{}", stderr(&output));
+        assert!((before..=SystemTime::now()).contains(&place.modified(folder)), "{folder}");
+    }
+    // In a session, before and after a refresh.
+    for refreshes in [false, true] {
+        set_back("made");
+        let session = place.session();
+        session.exec("echo > new; sleep 5; touch made; sleep 5; echo > newer");
+        if refreshes {
+            session.refresh();
+        }
+        session.exec("test made -nt new && test newer -nt made");
+        session.apply();
+        let [new, made, newer] = ["new", "made", "newer"].map(|name| place.modified(name));
+        assert!(new < made && made < newer, "{refreshes}: {:?}", [new, made, newer]);
+    }
+}
+
+/// Regression: a refresh gave it the time of the disk, that of the apply, so that it was newer than what a program wrote
+/// after it.
+#[test]
+fn made_folder_keeps_its_order_in_a_refresh_after_an_apply() {
+    let place = Place::new();
+    let session = place.session();
+    session.exec("mkdir made; echo > made/file; sleep 5; echo > later");
+    session.apply();
+    session.refresh();
+    session.exec("test later -nt made");
+    // An edit in it on the disk is later than both.
+    std::fs::write(place.tree().join("made/edit"), "").unwrap();
+    session.refresh();
+    session.exec("test made -nt later");
+}
+
 /// Regression: the second one failed.
 #[test]
 fn tape_with_a_set_date_and_an_early_clock_is_applied_twice() {

@@ -177,3 +177,52 @@ fn native_git_sees_what_was_applied() {
         assert_eq!(call("git", &["status", "--porcelain"]).unwrap(), "");
     }
 }
+
+/// As natively, ninja makes what is older than its inputs, and rsync copies what has another time, whatever `--apply`
+/// wrote in between.
+#[test]
+fn native_ninja_and_rsync_see_what_was_applied() {
+    let test = "file_times::table::native_ninja_and_rsync_see_what_was_applied";
+    let place = Place::new();
+    let (at, copy) = (place.tree(), place.folder.path().join("copy"));
+    let call = |program: &str, args: &[&str]| {
+        let output = std::process::Command::new(program).args(args).current_dir(&at).output();
+        output.ok().filter(|output| output.status.success()).map(|output| stdout(&output))
+    };
+    let [has_ninja, has_rsync] =
+        ["ninja", "rsync"].map(|program| call(program, &["--version"]).is_some());
+    for (program, is_there) in [("ninja", has_ninja), ("rsync", has_rsync)] {
+        if !is_there {
+            skipped(test, &format!("no {program}"));
+        }
+    }
+    let rules = "rule copy\n  command = cp $in $out\nbuild out: copy in\n";
+    std::fs::write(at.join("build.ninja"), rules).unwrap();
+    let session = place.session();
+    let changes: [&dyn Fn(); 6] = [
+        &|| drop(place.applied("echo 0 > in")),
+        &|| drop(place.applied("echo 1 > in")),
+        &|| drop(place.applied("touch in")),
+        &|| drop(place.applied("echo 2 > new; mv new in")),
+        &|| drop(place.applied("echo 3 > other; echo 4 > in; echo 5 > later")),
+        &|| {
+            session.refresh();
+            session.exec("echo 6 > in");
+            session.apply();
+        },
+    ];
+    for (number, change) in changes.iter().enumerate() {
+        change();
+        let read = |path: std::path::PathBuf| std::fs::read_to_string(path).unwrap();
+        if has_ninja {
+            assert!(!call("ninja", &[]).unwrap().contains("no work to do"), "{number}");
+            assert_eq!(read(at.join("out")), read(at.join("in")), "{number}");
+            assert!(call("ninja", &[]).unwrap().contains("no work to do"), "{number}");
+        }
+        if has_rsync {
+            // It compares whole seconds unless it is told otherwise; the runs are closer together.
+            call("rsync", &["-a", "--modify-window=-1", "./", copy.to_str().unwrap()]).unwrap();
+            assert_eq!(read(copy.join("in")), read(at.join("in")), "{number}");
+        }
+    }
+}

@@ -122,6 +122,18 @@ fn a_command_that_takes_too_long_is_ended_with_all_that_it_started() {
     assert_eq!(result["duration_ms"], 100);
 }
 
+/// Regression: it went on until the run's own timeout.
+#[test]
+fn a_command_that_prints_without_an_end_is_ended_at_its_time() {
+    let folder = scratch();
+    let mut session = session(folder.path());
+    for command in ["yes", "yes | cat", "while :; do echo; done"] {
+        let result = exec(&mut session, &json!({ "command": command, "timeout_ms": 15 }));
+        let told = (&result["status"], &result["duration_ms"], &result["exit_code"]);
+        assert_eq!(told, (&json!("timed_out"), &json!(15), &json!(null)), "{command}");
+    }
+}
+
 #[test]
 fn background_processes_end_with_the_command() {
     let folder = scratch();
@@ -293,6 +305,18 @@ mod native {
         let mut refused = refused.build().activate().unwrap();
         let why = error(&mut refused, "process.exec", &bash);
         assert!(why.contains("unknown shell \"bash\"; available: sh"), "{why}");
+    }
+
+    /// Regression: the time until its next output was counted anew after each.
+    #[test]
+    fn native_program_that_prints_now_and_then_is_ended_at_its_time() {
+        let folder = scratch();
+        let mut session = with_host(folder.path()).build().activate().unwrap();
+        for script in ["while :; do echo x; sleep 0.1; done", "while :; do echo x; done"] {
+            let params = json!({ "argv": ["bash", "-c", script], "timeout_ms": 500 });
+            let result = exec(&mut session, &params);
+            assert_eq!(result["status"], "timed_out", "{script}");
+        }
     }
 
     #[test]

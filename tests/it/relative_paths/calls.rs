@@ -233,6 +233,29 @@ pub fn draw_call(chance: &mut Chance, names: &[&'static str], has_slots: bool) -
     Call { name, slot: slot.filter(|_| path != HERE), path, other }
 }
 
+/// `call` with a name of 255 or 256 bytes in some of its paths: a file system takes 255.
+pub fn lengthened(chance: &mut Chance, call: &Call) -> Call {
+    let mut longer = |path: &str| {
+        let at = chance.below(24);
+        let names: Vec<&str> = path.split('/').collect();
+        if at >= names.len() || ["", ".", ".."].contains(&names[at]) {
+            return path.to_owned();
+        }
+        let long = "n".repeat(255 + chance.below(2));
+        let longer =
+            names.iter().enumerate().map(|(index, name)| if index == at { &long } else { *name });
+        longer.collect::<Vec<_>>().join("/")
+    };
+    let is_path = call.path != HERE && call.name != "close" && !call.name.starts_with("fd_");
+    let path = if is_path { longer(&call.path) } else { call.path.clone() };
+    let other = if call.has_two_paths() || call.name == "symlink" {
+        longer(&call.other)
+    } else {
+        call.other.clone()
+    };
+    Call { path, other, ..call.clone() }
+}
+
 /// Creates the same entries in both folders.
 pub fn plant(chance: &mut Chance, folders: [&Path; 2]) {
     for _ in 0..chance.below(12) {

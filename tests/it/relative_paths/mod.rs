@@ -27,7 +27,9 @@ use belljar::{
     HostDir, Machine, Preopen, Program, Reach, Source, ToolchainPrograms, Toolchains, WORKTREE,
 };
 
-use self::calls::{C_CALLS, CURRENT_DIR_CALLS, Call, HERE, SLOTS, STD_CALLS, draw_call, plant};
+use self::calls::{
+    C_CALLS, CURRENT_DIR_CALLS, Call, HERE, SLOTS, STD_CALLS, draw_call, lengthened, plant,
+};
 use self::native::{Native, Rules};
 use crate::support::plans::Chance;
 use crate::support::{engine, number_from_env, package, replays, tree};
@@ -166,6 +168,15 @@ struct Guest {
     rule: bool,
     /// Whether one call of the program makes several system calls.
     is_composed: bool,
+    lengths: Lengths,
+}
+
+/// How long names are.
+#[derive(Clone, Copy, PartialEq)]
+enum Lengths {
+    Short,
+    /// Some are longer than a file system takes.
+    Any,
 }
 
 fn sequences() -> u64 {
@@ -251,7 +262,13 @@ fn compare(guest: &Guest, way: Way, seed: u64) {
             Call { name: "opendir", slot: None, path, other }
         };
         let mut calls: Vec<Call> = (0..SLOTS).filter(|_| guest.has_slots).map(open).collect();
-        let drawn = || draw_call(&mut chance, guest.calls, guest.has_slots);
+        let drawn = || {
+            let call = draw_call(&mut chance, guest.calls, guest.has_slots);
+            match guest.lengths {
+                Lengths::Short => call,
+                Lengths::Any => lengthened(&mut chance, &call),
+            }
+        };
         calls.extend(std::iter::repeat_with(drawn).take(CALLS));
         let what = format!("sequence {number}");
         compared += compare_calls(guest, way, &mut native, &folders, calls, &what);
@@ -280,7 +297,15 @@ fn c_guest(module: &str) -> Guest {
     let native = built("native_paths", Command::new("cc").arg("-O1").arg(source)).unwrap();
     let module = package().join("tests/guests").join(module).with_extension("wasm");
     let module = Program::load(engine(), module).unwrap();
-    Guest { native, module, calls: &C_CALLS, has_slots: true, rule: true, is_composed: false }
+    Guest {
+        native,
+        module,
+        calls: &C_CALLS,
+        has_slots: true,
+        rule: true,
+        is_composed: false,
+        lengths: Lengths::Short,
+    }
 }
 
 /// A Rust program, built for this machine's target and for `target`, one of WASI.
@@ -305,12 +330,32 @@ fn std_guest(target: &str) -> Option<Guest> {
     let native = built("native_std_paths", &mut rustc()).unwrap();
     let module = Program::load(engine(), module).unwrap();
     let calls = &STD_CALLS;
-    Some(Guest { native, module, calls, has_slots: false, rule: true, is_composed: true })
+    Some(Guest {
+        native,
+        module,
+        calls,
+        has_slots: false,
+        rule: true,
+        is_composed: true,
+        lengths: Lengths::Short,
+    })
 }
 
 #[test]
 fn c_program_acts_in_the_worktree_as_natively() {
     compare(&c_guest("paths"), Way::Default, 1);
+}
+
+#[test]
+fn names_that_are_too_long_are_refused_as_natively() {
+    let guest = Guest { lengths: Lengths::Any, ..c_guest("paths") };
+    compare(&guest, Way::Default, 14);
+    compare(&guest, Way::NoWorktree, 15);
+    let calls = &CURRENT_DIR_CALLS;
+    let guest = Guest { rule: false, calls, ..c_guest("paths_with_libbelljar") };
+    compare(&Guest { lengths: Lengths::Any, ..guest }, Way::Session, 16);
+    let Some(guest) = std_guest(MODULE) else { return };
+    compare(&Guest { lengths: Lengths::Any, ..guest }, Way::Default, 17);
 }
 
 #[test]

@@ -7,6 +7,7 @@
 
 mod checked;
 pub(super) mod conflicts;
+mod failure;
 mod names;
 pub(super) mod rebase;
 pub(super) mod settle;
@@ -30,9 +31,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use self::conflicts::Conflict;
+use self::failure::{Failure, StepError};
 use self::settle::Placed;
 use self::staging::{By, Planned, replaced};
-use self::transaction::{Failure, StepError, Touched, Transaction};
+use self::transaction::{Touched, Transaction};
 use self::written::Written;
 use super::diff::{Change, DiffError};
 use super::journal::error::JournalError;

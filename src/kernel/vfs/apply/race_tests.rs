@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::transaction::{Touched, Transaction};
 use crate::base::errno::Errno;
 use crate::kernel::vfs::journal::plan::{Plan, Step};
+use crate::kernel::vfs::journal::tests::{Asking, Operation, Scene};
 use crate::kernel::vfs::layer::temporary::temporary_name;
 use crate::kernel::vfs::test_trees::{check_counts, on_disk};
 use crate::kernel::vfs::*;
@@ -89,6 +90,41 @@ fn edit_of_equal_length_and_time_before_rename_is_a_conflict() {
     }
     assert_eq!(fs::read(&victim).unwrap(), b"their");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary is left");
+}
+
+/// Regression: what another program put at a free name between the check and the rename was replaced, which a later
+/// rollback did not bring back.
+#[test]
+fn what_appears_right_before_a_rename_stays() {
+    for (place, is_dir) in [("new", false), ("made", true)] {
+        let mut scene = Scene::new(0);
+        let disk = scene.disk.clone();
+        let through = Asking::through(move |_, operation| match operation {
+            Operation::Rename(_, to) if to.as_str() == place => {
+                let theirs = disk.join(place);
+                if is_dir { fs::create_dir(theirs) } else { fs::write(theirs, "theirs") }
+            }
+            _ => Ok(()),
+        });
+        match scene.apply(&through) {
+            Err(ApplyError::Conflicts(conflicts)) => {
+                assert_eq!((conflicts.len(), conflicts[0].path.as_str()), (1, place));
+                assert_eq!(conflicts[0].what, ConflictKind::Appeared);
+            }
+            other => panic!("{place}: {other:?}"),
+        }
+        let mut now = on_disk(&scene.disk);
+        let theirs = scene.disk.join(place);
+        if is_dir {
+            assert_eq!(fs::read_dir(&theirs).unwrap().count(), 0);
+        } else {
+            assert_eq!(fs::read(&theirs).unwrap(), b"theirs");
+        }
+        now.remove(place);
+        let mut before = scene.before.clone();
+        before.remove(place);
+        assert_eq!(now, before);
+    }
 }
 
 /// Another program removes temporaries, so a later step fails. A missing temporary was reported as something that

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 
 use super::Target;
-use super::transaction::{StepError, Touched, Transaction};
+use super::failure::StepError;
+use super::transaction::{Touched, Transaction};
 use crate::kernel::vfs::FileVersion;
 use crate::kernel::vfs::diff::Change;
 use crate::kernel::vfs::journal::plan::{Attributes, Identity, Plan, Step};

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use super::checked::is_same;
 use super::conflicts::ConflictKind;
+use super::failure::{Failure, StepError};
 use crate::base::errno::Errno;
 use crate::kernel::vfs::diff::file_version::FileVersion;
 use crate::kernel::vfs::journal::plan::{Attributes, Identity, Plan, Step};
@@ -25,35 +26,6 @@ use crate::kernel::vfs::path::VPath;
 
 /// Unit in which zeros become holes.
 const BLOCK_BYTES: usize = 4096;
-
-/// A refused step.
-#[derive(Debug)]
-pub(super) struct StepError {
-    /// What failed, as a verb.
-    pub operation: &'static str,
-    pub path: VPath,
-    pub source: io::Error,
-}
-
-impl StepError {
-    pub fn new(operation: &'static str, path: &VPath) -> impl FnOnce(io::Error) -> Self {
-        let path = path.clone();
-        move |source| Self { operation, path, source }
-    }
-}
-
-/// Why writing a directory failed.
-#[derive(Debug)]
-pub(super) enum Failure {
-    Step(StepError),
-    Conflict(VPath, ConflictKind),
-}
-
-impl From<StepError> for Failure {
-    fn from(error: StepError) -> Self {
-        Self::Step(error)
-    }
-}
 
 /// The stamps of files to which writing gave or took a name, by inode.
 #[derive(Default)]
@@ -359,16 +331,23 @@ impl<'w> Transaction<'w> {
                 touched.note(tree, backup);
             }
             Step::CreateDir { path, temporary } => {
-                tree.rename(temporary, path).map_err(StepError::new("create directory", path))?;
+                put_new(tree, temporary, path, "create directory")?;
             }
             Step::Place { path, temporary, backup } => {
                 let failed = || StepError::new("write", path);
-                if let Some(backup) = backup
-                    && self.renames.contains(&index)
-                {
-                    tree.rename(path, backup).map_err(failed())?;
+                let is_free = match backup {
+                    Some(backup) if self.renames.contains(&index) => {
+                        tree.rename(path, backup).map_err(failed())?;
+                        true
+                    }
+                    Some(_) => false,
+                    None => true,
+                };
+                if is_free {
+                    put_new(tree, temporary, path, "write")?;
+                } else {
+                    tree.rename(temporary, path).map_err(failed())?;
                 }
-                tree.rename(temporary, path).map_err(failed())?;
                 touched.note(tree, path);
                 if let Some(backup) = backup {
                     touched.note(tree, backup);
@@ -452,6 +431,21 @@ impl<'w> Transaction<'w> {
             let _ = sync_dirs(&*self.tree, self.dirs_of_kept(|_| true));
         }
         finished
+    }
+}
+
+/// Moves `temporary` to `path`, where nothing was; what another program has just put there stays.
+fn put_new(
+    tree: &dyn Tree,
+    temporary: &VPath,
+    path: &VPath,
+    operation: &'static str,
+) -> Result<(), Failure> {
+    match tree.rename_to_new(temporary, path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Err(Failure::Conflict(path.clone(), ConflictKind::Appeared))
+        }
+        put => Ok(put.map_err(StepError::new(operation, path))?),
     }
 }
 

@@ -310,10 +310,12 @@ impl Begun<'_> {
             (Undo::Clear, _) => {}
             (Undo::Not(_), _) => return Err(io::ErrorKind::AlreadyExists.into()),
             (Undo::Nowhere(_), _) => return Err(io::ErrorKind::NotADirectory.into()),
-            (
-                Undo::Restore,
-                Step::Remove { path, backup, .. } | Step::Place { path, backup: Some(backup), .. },
-            ) => tree.rename(backup, path)?,
+            (Undo::Restore, Step::Remove { path, backup, .. }) => {
+                tree.rename_to_new(backup, path)?;
+            }
+            (Undo::Restore, Step::Place { path, backup: Some(backup), .. }) => {
+                tree.rename(backup, path)?;
+            }
             (Undo::MakeDir(mode), step) => {
                 tree.create_dir(step.path(), Access::Shared)?;
                 tree.set_dir_mode(step.path(), *mode)?;

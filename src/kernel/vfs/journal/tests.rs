@@ -93,6 +93,11 @@ impl Tree for Asking {
         self.host.rename(from, to)
     }
 
+    fn rename_to_new(&self, from: &VPath, to: &VPath) -> io::Result<()> {
+        self.ask(Operation::Rename(from.clone(), to.clone()))?;
+        self.host.rename_to_new(from, to)
+    }
+
     fn remove_file(&self, path: &VPath) -> io::Result<()> {
         self.ask(Operation::RemoveFile(path.clone()))?;
         self.host.remove_file(path)

@@ -21,6 +21,8 @@ pub(in crate::kernel::vfs) trait Tree: Send + Sync {
     fn hard_link(&self, from: &VPath, to: &VPath) -> io::Result<()>;
     fn symlink(&self, target: &str, path: &VPath) -> io::Result<()>;
     fn rename(&self, from: &VPath, to: &VPath) -> io::Result<()>;
+    /// Renames to a name that nothing has, as far as the host can check that in the same step.
+    fn rename_to_new(&self, from: &VPath, to: &VPath) -> io::Result<()>;
     fn remove_file(&self, path: &VPath) -> io::Result<()>;
     fn remove_dir(&self, path: &VPath) -> io::Result<()>;
     fn set_times(&self, path: &VPath, times: Times) -> io::Result<()>;
@@ -86,6 +88,10 @@ impl Tree for HostDir {
 
     fn rename(&self, from: &VPath, to: &VPath) -> io::Result<()> {
         self.rename(from, to)
+    }
+
+    fn rename_to_new(&self, from: &VPath, to: &VPath) -> io::Result<()> {
+        self.rename_to_new(from, to)
     }
 
     fn remove_file(&self, path: &VPath) -> io::Result<()> {

@@ -362,12 +362,6 @@ impl HostDir {
         self.entries(path)?.map(|entry| entry.map(|entry| entry.file_name())).collect()
     }
 
-    /// Renames within the tree and replaces a file at `to`.
-    pub(in crate::kernel::vfs) fn rename(&self, from: &VPath, to: &VPath) -> io::Result<()> {
-        let ((from_dir, from), (to_dir, to)) = (self.place(from)?, self.place(to)?);
-        patience::repeat(|| from_dir.rename(from, &to_dir, to))
-    }
-
     /// Creates `to` as a further name of the file `from`.
     pub(in crate::kernel::vfs) fn hard_link(&self, from: &VPath, to: &VPath) -> io::Result<()> {
         let ((from_dir, from), (to_dir, to)) = (self.place(from)?, self.place(to)?);

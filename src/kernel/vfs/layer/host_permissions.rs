@@ -57,7 +57,7 @@ impl HostPermissions {
         #[cfg(unix)]
         let permissions = {
             use std::os::unix::fs::PermissionsExt;
-            std::fs::Permissions::from_mode(self.owner.give(file, self.mode() & 0o1777))
+            std::fs::Permissions::from_mode(self.owner.give(file, self.mode() & 0o1777)?)
         };
         #[cfg(not(unix))]
         let permissions = self.mode.clone().into_std(file)?;
@@ -173,7 +173,7 @@ impl HostDir {
         {
             let (dir, name) = self.place(path)?;
             let opened = dir.open_with(name, &unfollowed())?.into_std();
-            let _ = permissions.owner.give(&opened, 0);
+            permissions.owner.give(&opened, 0)?;
         }
         #[cfg(not(unix))]
         let _ = (path, permissions);

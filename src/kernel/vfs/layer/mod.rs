@@ -10,6 +10,7 @@ mod host_last;
 mod host_names;
 mod host_path;
 pub(super) mod host_permissions;
+mod host_rename;
 pub(super) mod host_scan;
 pub(super) mod host_syntax;
 pub(super) mod host_walk;

@@ -16,6 +16,7 @@ pub(super) use unix::may_remove;
 #[cfg(unix)]
 mod unix {
     use std::fs::File;
+    use std::io;
     use std::os::unix::fs::MetadataExt;
 
     use rustix::fs::{Gid, Uid, fchown};
@@ -37,7 +38,10 @@ mod unix {
 
         /// Gives `file` this owner, as far as this user may; returns the bits of `mode` that may then be set. If
         /// the group or the access lists could not be set, the group's bits are reduced to those of all others.
-        pub fn give(&self, file: &File, mode: u32) -> u32 {
+        ///
+        /// # Errors
+        /// The disk has no room for its attributes.
+        pub fn give(&self, file: &File, mode: u32) -> io::Result<u32> {
             let owner_of = |file: &File| file.metadata().map(|it| (it.uid(), it.gid())).ok();
             if owner_of(file) != Some((self.uid, self.gid)) {
                 let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
@@ -46,8 +50,8 @@ mod unix {
                 }
             }
             let is_of_group = owner_of(file).is_some_and(|(_, gid)| gid == self.gid);
-            let has_attributes = self.attributes.give(file);
-            if is_of_group && has_attributes { mode } else { without_group(mode) }
+            let has_attributes = self.attributes.give(file)?;
+            Ok(if is_of_group && has_attributes { mode } else { without_group(mode) })
         }
 
         /// The bits of `mode` that may be set on something new before it gets this owner.
@@ -94,8 +98,10 @@ mod attributes {
     use std::collections::BTreeMap;
     use std::ffi::CString;
     use std::fs::File;
+    use std::io;
 
     use rustix::fs::{XattrFlags, fgetxattr, flistxattr, fremovexattr, fsetxattr};
+    use rustix::io::Errno;
 
     /// Longest value, and longest list of names, on Linux.
     const BYTES_MAX: usize = 64 << 10;
@@ -136,8 +142,12 @@ mod attributes {
             Self(names(file).into_iter().filter(is_kept).filter_map(value).collect())
         }
 
-        /// Sets them on `file`; returns whether it then has their access lists and no others.
-        pub fn give(&self, file: &File) -> bool {
+        /// Sets them on `file`, as far as its file system knows them; returns whether it then has their access lists and no
+        /// others.
+        ///
+        /// # Errors
+        /// The disk has no room for them.
+        pub fn give(&self, file: &File) -> io::Result<bool> {
             let mut has_lists = true;
             for name in names(file).iter().filter(|name| is_list(name)) {
                 if !self.0.contains_key(name) {
@@ -145,10 +155,12 @@ mod attributes {
                 }
             }
             for (name, value) in &self.0 {
-                let set = fsetxattr(file, name, value, XattrFlags::empty());
-                has_lists &= set.is_ok() || !is_list(name);
+                match fsetxattr(file, name, value, XattrFlags::empty()) {
+                    Err(error @ (Errno::NOSPC | Errno::DQUOT)) => return Err(error.into()),
+                    set => has_lists &= set.is_ok() || !is_list(name),
+                }
             }
-            has_lists
+            Ok(has_lists)
         }
     }
 }
@@ -156,6 +168,7 @@ mod attributes {
 #[cfg(all(unix, not(target_os = "linux")))]
 mod attributes {
     use std::fs::File;
+    use std::io;
 
     /// Not supported on this system.
     #[derive(Default)]
@@ -166,8 +179,9 @@ mod attributes {
             Self
         }
 
-        pub fn give(&self, _file: &File) -> bool {
-            true
+        #[expect(clippy::unnecessary_wraps, reason = "elsewhere the disk can be full")]
+        pub fn give(&self, _file: &File) -> io::Result<bool> {
+            Ok(true)
         }
     }
 }

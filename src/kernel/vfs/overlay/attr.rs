@@ -3,6 +3,7 @@
 use super::Overlay;
 use super::node::{Body, NodeId, TimesOf};
 use super::resolve::{Base, Follow};
+use super::times::TimeScale;
 use crate::base::errno::Errno;
 use crate::kernel::vfs::layer::FileType;
 use crate::kernel::vfs::layer::Times;
@@ -191,6 +192,7 @@ impl Overlay {
         };
         let now =
             if let SetTime::At(time) = mtim { self.time_of_setting(id, time, now) } else { now };
+        let has_clock = self.time_scale != TimeScale::Unknown;
         let node = self.node_mut(id);
         let set = |field: &mut u64, to: SetTime| match to {
             SetTime::Keep => {}
@@ -202,6 +204,10 @@ impl Overlay {
         node.times.ctim = now;
         match mtim {
             SetTime::Keep => {}
+            // That of a directory is carried only if it was set, as in `npm ci && touch node_modules` of a makefile.
+            SetTime::Now if has_clock && matches!(node.body, Body::Dir(_)) => {
+                node.times_of = TimesOf::Guest;
+            }
             SetTime::Now => node.times_of = TimesOf::Clock,
             SetTime::At(_) => node.times_of = TimesOf::Guest,
         }

@@ -2,14 +2,9 @@
 
 use super::Overlay;
 use super::node::{Body, NodeId};
-use super::resolve::{Base, Follow, without_slashes};
+use super::resolve::{Base, Follow, Resolved, without_slashes};
 use crate::base::errno::Errno;
 use crate::kernel::vfs::path::NAME_MAX;
-
-/// Whether the last name of `path` is longer than any can be.
-fn has_long_end(path: &str) -> bool {
-    path.rsplit('/').next().is_some_and(|name| name.len() > NAME_MAX)
-}
 
 impl Overlay {
     /// Checks that there is a directory in which `path` could be.
@@ -18,6 +13,26 @@ impl Overlay {
     /// Those of [`Base`].
     pub fn expect_dir_of(&mut self, base: Base, path: &str) -> Result<(), Errno> {
         self.resolve(base, without_slashes(path), Follow::No).map(drop)
+    }
+
+    /// Resolves a path of a rename; `None` if only its last name is too long, which Linux notices after it has looked for
+    /// the directories of both paths.
+    fn resolve_renamed<'a>(
+        &mut self,
+        base: Base,
+        path: &'a str,
+    ) -> Result<Option<Resolved<'a>>, Errno> {
+        match self.resolve(base, path, Follow::No) {
+            Err(Errno::Nametoolong) => {
+                let (dir, name) = path.rsplit_once('/').unwrap_or((".", path));
+                if name.len() <= NAME_MAX {
+                    return Err(Errno::Nametoolong);
+                }
+                self.lookup(base, dir, Follow::Yes)?;
+                Ok(None)
+            }
+            found => found.map(Some),
+        }
     }
 
     /// Renames `from` to `to` and replaces what is there. A file with one name can move between mounts, directories
@@ -36,18 +51,14 @@ impl Overlay {
     pub fn rename(&mut self, from: (Base, &str), to: (Base, &str), now: u64) -> Result<(), Errno> {
         let from_path = without_slashes(from.1);
         let to_path = without_slashes(to.1);
-        let source = self.resolve(from.0, from_path, Follow::No)?;
-        let target = match self.resolve(to.0, to_path, Follow::No) {
-            // The last name of each path is looked up after both directories, as in Linux.
-            Err(Errno::Nametoolong) if source.node.is_none() && has_long_end(to_path) => {
-                return Err(Errno::Noent);
-            }
-            target => target?,
-        };
-        if source.name.is_empty() || target.name.is_empty() {
+        let source = self.resolve_renamed(from.0, from_path)?;
+        let target = self.resolve_renamed(to.0, to_path)?;
+        if source.iter().chain(&target).any(|found| found.name.is_empty()) {
             return Err(Errno::Busy);
         }
+        let source = source.ok_or(Errno::Nametoolong)?;
         let id = source.node.ok_or(Errno::Noent)?;
+        let target = target.ok_or(Errno::Nametoolong)?;
         self.expect_linked(target.dir)?;
         let is_dir = matches!(self.node(id).body, Body::Dir(_));
         let slash = from_path.len() != from.1.len() || to_path.len() != to.1.len();

@@ -149,10 +149,10 @@ impl Overlay {
                 }
                 continue;
             }
-            check_name(&name)?;
             if creates && wants_dir {
                 return Err(seen(Errno::Isdir));
             }
+            check_name(&name).map_err(|errno| self.in_present_dir(dir, errno))?;
             let mut found = self.child(dir, &name).map_err(seen)?;
             if found.is_none() && base.root == self.root() {
                 found = self.shown(dir, &name);
@@ -187,6 +187,11 @@ impl Overlay {
                 _ => return Err(seen(Errno::Notdir)),
             }
         }
+    }
+
+    /// `errno`, or `ENOENT` if `dir` was removed: there, nothing is looked up.
+    fn in_present_dir(&self, dir: NodeId, errno: Errno) -> Errno {
+        if self.dir(dir).parent.is_none() { Errno::Noent } else { errno }
     }
 
     fn check_path(&self, path: &str) -> Result<(), Errno> {

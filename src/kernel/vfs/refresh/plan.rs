@@ -30,6 +30,8 @@ pub(super) struct RefreshPlan {
     pub changed: HashSet<VPath>,
     /// The state before the kept changes, which is the disk's, or at a conflict the old one.
     pub pins: BTreeMap<VPath, Pin>,
+    /// Directories that keep the times that programs see.
+    pub timed_dirs: HashSet<VPath>,
     /// Directories that are gone or removed: nothing but what `pins` has is in them.
     frozen: BTreeSet<VPath>,
     /// Files of which only the execute permission was set, and which the disk changed: they get it again.
@@ -54,6 +56,7 @@ impl Overlay {
                 kept: BTreeMap::new(),
                 changed: HashSet::new(),
                 pins: BTreeMap::new(),
+                timed_dirs: HashSet::new(),
                 frozen: BTreeSet::new(),
                 executable: Vec::new(),
                 conflicts: Vec::new(),
@@ -97,25 +100,37 @@ impl Overlay {
         for placed in self.placed_in(plan.mount) {
             let node = self.node(placed.id);
             let is_changed = plan.changed.contains(&placed.path);
-            if matches!(node.body, Body::Dir(_)) {
-                if node.times_of == TimesOf::Guest && !is_changed {
+            let is_dir = matches!(node.body, Body::Dir(_));
+            if is_dir && node.times_of == TimesOf::Guest {
+                if !is_changed {
                     plan.pin_unchanged(&placed.path)?;
                 }
                 continue;
             }
-            if node.nlink > 1 {
+            if node.nlink > 1 && !is_dir {
                 names.entry(placed.id).or_default().push(placed.path.clone());
             }
             let Some(before) = plan.baseline.pinned_stat(&placed.path) else { continue };
-            // Applied files keep the session's time of the write, which the disk does not have.
+            // What was applied keeps the session's time of the write, which the disk does not have.
             let was_applied = || {
                 let below = match self.times_below(plan.mount, &before) {
-                    (_, TimesOf::Content) => self.content_times(placed.id),
+                    (_, TimesOf::Content) if !is_dir => self.content_times(placed.id),
                     (times, _) => Some(times),
                 };
                 node.times_of == TimesOf::Layer
                     && below.is_some_and(|below| below.mtim != node.times.mtim)
             };
+            if is_dir {
+                let has_its_time = |now: &Stat| now.mtime_ns == before.mtime_ns;
+                if !is_changed
+                    && was_applied()
+                    && plan.now(&placed.path)?.as_ref().is_some_and(has_its_time)
+                {
+                    plan.pin_unchanged(&placed.path)?;
+                    plan.timed_dirs.insert(placed.path);
+                }
+                continue;
+            }
             // A file that the disk changed gets the disk's time with the disk's content.
             if !is_changed
                 && (node.carries_times() || was_applied())

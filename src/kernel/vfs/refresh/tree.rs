@@ -38,7 +38,8 @@ impl Overlay {
             }
             if dir.scaffold {
                 former.scaffolds.push((path, id));
-            } else if matches!(node.times_of, TimesOf::Guest | TimesOf::Clock)
+            } else if (matches!(node.times_of, TimesOf::Guest | TimesOf::Clock)
+                || plan.timed_dirs.contains(&path))
                 && matches!(plan.pins.get(&path), Some(Pin::There(_)))
             {
                 former.dir_times.push((path, node.times, node.times_of));

@@ -4,6 +4,8 @@
 //! It is independent of the overlay: a lookup here is a list of names that grows and shrinks, and the entries of a
 //! directory are the paths one name longer than its own.
 
+mod rename;
+
 use std::collections::BTreeMap;
 
 use belljar::Errno;
@@ -11,11 +13,11 @@ use belljar::kernel::vfs::{
     FileType, Metadata, NAME_MAX, OpenFlags, PATH_BYTES_MAX, SYMLOOP_MAX, SetTime, Times,
 };
 
-use super::files::{
+use crate::support::files::{
     Answer, EXECUTABLE, FILE_BYTES_MAX, Files, LAYER_TIME, Last, Outcome, Tree, join, merged,
     type_of,
 };
-use super::plans::{Op, Place, SLOTS, Sown, What, pattern};
+use crate::support::plans::{Op, Place, SLOTS, Sown, What, pattern};
 
 type Path = Vec<String>;
 
@@ -211,14 +213,15 @@ impl Model {
                 dots = Some("..");
                 continue;
             }
-            if name.len() > NAME_MAX {
-                return Err(Errno::Nametoolong);
-            }
             // Outside `root`, on the way of an absolute link to it, every error is `ENOENT`.
             let outside = !here.starts_with(&root);
             let seen = |errno| if outside { Errno::Noent } else { errno };
             if creates && is_last && slash {
                 return Err(seen(Errno::Isdir));
+            }
+            if name.len() > NAME_MAX {
+                let is_there = self.names.contains_key(&here);
+                return Err(if is_there { Errno::Nametoolong } else { Errno::Noent });
             }
             here.push(name);
             if outside && is_last && here == root {
@@ -372,55 +375,6 @@ impl Model {
             }
         }
         times.ctim = now;
-    }
-
-    fn rename(&mut self, from: &Place, to: &Place, now: u64) -> Result<(), Errno> {
-        let from = self.walk(from, Last::Kept, false)?;
-        let end = to.path.trim_end_matches('/').rsplit('/').next().map_or(0, str::len);
-        let to = match self.walk(to, Last::Kept, false) {
-            // The last names are looked up one after the other.
-            Err(Errno::Nametoolong) if end > NAME_MAX && self.id(&from.path).is_none() => {
-                return Err(Errno::Noent);
-            }
-            to => to?,
-        };
-        if from.dots.is_some() || to.dots.is_some() {
-            return Err(Errno::Busy);
-        }
-        let id = self.id(&from.path).ok_or(Errno::Noent)?;
-        let over = self.id(&to.path);
-        self.expect_parent(&to.path)?;
-        if (from.slash || to.slash) && !self.is_dir(id) {
-            return Err(Errno::Notdir);
-        }
-        if over == Some(id) {
-            return Ok(());
-        }
-        if to.path.starts_with(&from.path) {
-            return Err(Errno::Inval);
-        }
-        if from.path.starts_with(&to.path) {
-            return Err(Errno::Notempty);
-        }
-        if let Some(over) = over {
-            match (self.is_dir(id), self.is_dir(over)) {
-                (true, false) => return Err(Errno::Notdir),
-                (false, true) => return Err(Errno::Isdir),
-                (true, true) if !self.entries(over).is_empty() => return Err(Errno::Notempty),
-                _ => self.drop_name(&to.path, now),
-            }
-        }
-        let beneath = |path: &&Path| path.starts_with(&from.path);
-        let moved = self.names.keys().filter(beneath).cloned().collect::<Vec<_>>();
-        for old in moved {
-            let id = self.names.remove(&old).expect("it was just seen");
-            let new = [&to.path, &old[from.path.len()..]].concat();
-            self.names.insert(new, id);
-        }
-        self.touch_parent(&from.path, now);
-        self.touch_parent(&to.path, now);
-        self.inode(id).times.ctim = now;
-        Ok(())
     }
 
     fn rmdir(&mut self, at: &Place, now: u64) -> Result<(), Errno> {
