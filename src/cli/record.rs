@@ -34,7 +34,15 @@ impl Recording {
             ClockConfig::Host => ambient::wall_now_ns(),
         };
         let mut header = Header::new((start_ns / 1_000_000).cast_signed());
-        let redaction = Redaction::default();
+        let variables = options::environment(&args.run.env)?;
+        let texts =
+            variables.iter().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
+        let redaction = Redaction::default().with_values_of(texts).map_err(|error| {
+            Usage::of(
+                "--env: values of variables with secret names are looked for on the tape",
+                error,
+            )
+        })?;
         let words = |arg: &OsString| arg.to_string_lossy().into_owned();
         header.argv = args.run.command.iter().map(words).collect();
         let header = header.without_secrets(&redaction);

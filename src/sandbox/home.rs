@@ -254,7 +254,11 @@ impl SandboxHome {
                     Err(HomeError::Record { .. } | HomeError::Version { .. }) => None,
                     held => Some(held?),
                 };
-                disk::remove_file(&self.record_path(&id))?;
+                let record = self.record_path(&id);
+                if disk::symlink_metadata(&record).is_ok_and(|found| found.is_dir()) {
+                    disk::remove_dir_all(&record)?;
+                }
+                disk::remove_file(&record)?;
                 disk::remove_file(&self.lock_path(&id))?;
                 drop(held);
             }
@@ -410,7 +414,7 @@ impl SandboxHome {
     }
 
     fn is_session(&self, id: &str) -> bool {
-        disk::symlink_metadata(&self.record_path(id)).is_ok_and(|metadata| !metadata.is_dir())
+        disk::symlink_metadata(&self.record_path(id)).is_ok()
     }
 
     fn check_is_session(&self, id: &str) -> Result<(), HomeError> {

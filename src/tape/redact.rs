@@ -31,6 +31,9 @@ const PARTS: &[(&str, &str)] = &[
 /// [`PARTS`] before version 1.16, which knew no escapes.
 const PARTS_BEFORE_1_16: &[(&str, &str)] = &[("<start>", r"\b"), ("<slashes>", "//")];
 
+/// Shorter values of variables are not looked for: other texts contain them by chance.
+const VALUE_BYTES_MIN: usize = 8;
+
 /// The group of a rule that is the secret. Default: all that it matches.
 const SECRET_GROUP: &str = "secret";
 
@@ -146,15 +149,39 @@ impl Redaction {
     pub fn with_rules<'a>(
         rules: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, BadRule> {
-        fn bad(name: &str) -> impl FnOnce(regex::Error) -> BadRule {
-            move |source| BadRule { name: name.to_owned(), source }
-        }
         let rule = |(name, pattern): (&str, &str)| Rule {
             name: name.to_owned(),
             pattern: pattern.to_owned(),
             regex: Arc::default(),
         };
-        let rules: Vec<Rule> = rules.into_iter().map(rule).collect();
+        Self::of_rules(rules.into_iter().map(rule).collect())
+    }
+
+    /// These rules, and one for the value of each of these variables, a name and a value, that has a secret name and at least
+    /// eight bytes. It is looked for in everything, as a program may print it.
+    ///
+    /// # Errors
+    /// [`BadRule`]: the values are too long, all together.
+    pub fn with_values_of<'a>(
+        mut self,
+        variables: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, BadRule> {
+        for (name, value) in variables {
+            if value.len() >= VALUE_BYTES_MIN && self.is_secret_name(name) {
+                self.rules.push(Rule {
+                    name: format!("value-of-{name}"),
+                    pattern: format!("(?-u){}", regex::escape(value)),
+                    regex: Arc::default(),
+                });
+            }
+        }
+        Self::of_rules(self.rules)
+    }
+
+    fn of_rules(rules: Vec<Rule>) -> Result<Self, BadRule> {
+        fn bad(name: &str) -> impl FnOnce(regex::Error) -> BadRule {
+            move |source| BadRule { name: name.to_owned(), source }
+        }
         let any = RegexSet::new(rules.iter().map(|rule| &rule.pattern)).map_err(|all| {
             let wrong =
                 rules.iter().find_map(|rule| Some((rule, Regex::new(&rule.pattern).err()?)));
@@ -257,6 +284,11 @@ mod tests {
             assert_eq!(rules.redact_variable(&format!("{name}=x")), format!("{name}=[redacted]"));
         }
         assert_eq!(rules.redact_variable("PATH=/bin"), "PATH=/bin");
+        let given = [("API_KEY", "a+b (c) é?"), ("TOKEN", "short"), ("HOME", "/home/somebody")];
+        let of_values = rules.clone().with_values_of(given).unwrap();
+        let text = "a+b (c) é? and aab (c) é? of short /home/somebody gave ";
+        assert_eq!(of_values.redact(text), format!("[redacted]{}", &text[11..]));
+        assert_eq!(of_values.find(b"x a+b (c) \xc3\xa9?"), Some("value-of-API_KEY"));
         assert_eq!(rules.redact_variable("PWD=/worktree"), "PWD=/worktree");
         let before = Redaction::of_version(Version { major: 1, minor: 2 });
         assert_eq!(before.redact_variable("PWD=/src"), "PWD=[redacted]");

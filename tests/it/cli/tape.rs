@@ -305,6 +305,24 @@ fn secrets_do_not_reach_the_tape() {
     assert!(!tape.contains(token), "{tape}");
 }
 
+/// Regression: only the variable was redacted, not what a program made of it.
+#[test]
+fn value_of_a_secret_variable_does_not_reach_the_tape_where_a_program_uses_it() {
+    let folder = scratch();
+    let dir = folder.path();
+    let script = r#"echo "k $API_KEY"; [ $# = 0 ] || echo "$API_KEY" >f; ls "$API_KEY"; :"#;
+    let args = ["record", "-q", "--tape", "t", "--env", "API_KEY=hunter2hunter2", "--"];
+    succeed(dir, &[&args[..], &["sh", "-c", script, "sh", "f"]].concat());
+    for (name, bytes) in crate::support::tree(dir) {
+        let text = String::from_utf8_lossy(&bytes);
+        assert!(!text.contains("hunter2"), "{name}: {text}");
+    }
+    // A file with it has another content in a replay.
+    succeed(dir, &[&args[..], &["sh", "-c", script]].concat());
+    let replayed = succeed(dir, &["replay", "-q", "t"]);
+    assert!(replayed.contains("k [redacted]\n"), "{replayed}");
+}
+
 #[test]
 fn a_full_tape_is_an_error_and_nothing_is_applied() {
     let folder = scratch();

@@ -300,7 +300,8 @@ fn special_files_and_links_in_a_home_are_refused() {
     let shown: Vec<_> = entries.iter().map(|entry| (&*entry.id, entry.state.is_some())).collect();
     assert_eq!(shown, [("box", true), ("long", false), ("pipe", false)]);
     std::os::unix::fs::symlink("long.json", sessions.join("link.json")).unwrap();
-    for bad in ["link", "long", "pipe"] {
+    std::fs::create_dir_all(sessions.join("folder.json/in")).unwrap();
+    for bad in ["folder", "link", "long", "pipe"] {
         home.remove(bad, || ()).unwrap();
         assert!(std::fs::symlink_metadata(sessions.join(format!("{bad}.json"))).is_err());
     }

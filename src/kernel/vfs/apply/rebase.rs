@@ -139,7 +139,23 @@ impl Overlay {
         let on_disk = FileVersion::of_layer(host.clone() as Arc<dyn Layer>, &change.path, now);
         version.is_some_and(|version| {
             version.executable == on_disk.executable
-                && version.has_same_bytes(&on_disk).unwrap_or(false)
+                && version
+                    .has_same_bytes(&on_disk)
+                    .unwrap_or_else(|_| self.was_moved_to(change, now))
+        })
+    }
+
+    /// Whether the disk has renamed the file to the path of `change`, as the program has: large files are not kept, so that it
+    /// cannot be read where it was.
+    fn was_moved_to(&self, change: &Change, now: &Stat) -> bool {
+        let Some(node) = change.after.map(|id| self.node(id)) else { return false };
+        let (Body::File(file), Some(origin)) = (&node.body, &node.origin) else { return false };
+        let baseline = self.mounts[change.mount.index()].baseline.as_ref();
+        let is_here = !file.content.is_dirty() && self.mount_of(origin.layer) == change.mount;
+        let was = baseline.filter(|_| is_here).and_then(|it| it.pinned_stat(&origin.path));
+        was.is_some_and(|was| {
+            let alike = |stat: &Stat| (stat.inode, stat.size, stat.mtime_ns);
+            was.inode != 0 && alike(&was) == alike(now)
         })
     }
 
