@@ -1,8 +1,8 @@
 //! Whether a native program waits for input, as far as the system can tell.
 //!
 //! A wrong `false` only costs time. After a wrong `true` the clock moves too early, and what is no deadlock may be told as
-//! one. Not seen are timers of `alarm` and `setitimer` whose signal is not caught, and processes that are to wake it and
-//! no longer belong to it.
+//! one. Not seen are timers of `alarm` and `setitimer` whose signal is not caught, or is caught with those of all limits, and
+//! processes that are to wake it and no longer belong to it.
 
 /// Whether every thread of process group `leader` and its descendants is blocked until something is
 /// written to the pipe `stdin`, which one of them reads. `false` if unknown.
@@ -80,7 +80,12 @@ mod linux {
         let caught = u64::from_str_radix(caught.trim(), 16).ok()?;
         // Not every system has this file.
         let timers = text(&process.join("timers")).unwrap_or_default();
-        Some(caught & 1 << (libc::SIGALRM - 1) != 0 || !timers.trim().is_empty())
+        let is_caught = |signal: libc::c_int| caught & 1 << (signal - 1) != 0;
+        // Who catches the signals of all limits does so to clean up, as `sort` does.
+        let cleans_up = [libc::SIGVTALRM, libc::SIGPROF, libc::SIGXCPU, libc::SIGXFSZ]
+            .into_iter()
+            .all(is_caught);
+        Some(is_caught(libc::SIGALRM) && !cleans_up || !timers.trim().is_empty())
     }
 
     fn text(path: &Path) -> Option<String> {
@@ -163,7 +168,7 @@ mod tests {
 
     #[test]
     fn programs_blocked_on_stdin_are_detected() {
-        for script in ["exec cat", "cat; exit 3", "cat | cat | cat", "(cat; exit 1)"] {
+        for script in ["exec cat", "cat; exit 3", "cat | cat | cat", "(cat; exit 1)", "exec sort"] {
             let (mut child, mut writer, inode) = start(script);
             while !waits_to_read(child.id(), inode) {
                 ambient::sleep(Duration::from_millis(1));

@@ -314,8 +314,7 @@ fn value_of_a_secret_variable_does_not_reach_the_tape_where_a_program_uses_it() 
     let args = ["record", "-q", "--tape", "t", "--env", "API_KEY=hunter2hunter2", "--"];
     succeed(dir, &[&args[..], &["sh", "-c", script, "sh", "f"]].concat());
     for (name, bytes) in crate::support::tree(dir) {
-        let text = String::from_utf8_lossy(&bytes);
-        assert!(!text.contains("hunter2"), "{name}: {text}");
+        assert!(!String::from_utf8_lossy(&bytes).contains("hunter2"), "{name}");
     }
     // A file with it has another content in a replay.
     succeed(dir, &[&args[..], &["sh", "-c", script]].concat());
