@@ -194,6 +194,10 @@ impl Piped {
             Some(timeout) => Some(now(guest, ClockId::Monotonic).await?.saturating_add(timeout)),
             None => None,
         };
+        let end = due;
+        if let Some(end) = end {
+            guest.proc_end_group_at(self.pid, end);
+        }
         let mut timed_out = false;
         if self.input.is_empty() {
             self.end_input(guest);
@@ -223,11 +227,17 @@ impl Piped {
                 guest.proc_kill_group(self.pid);
             }
         }
+        let ended = |guest: &mut Guest, status| {
+            // It may have ended itself then: see `proc_end_group_at`.
+            let now = guest.virtual_now_ns().filter(|_| status == GONE);
+            let is_over = end.zip(now).is_some_and(|(end, now)| now >= end);
+            Ok((status, timed_out || is_over))
+        };
         if let Some(status) = status {
-            return Ok((status, timed_out));
+            return ended(guest, status);
         }
         if let Ok(status) = self.wait(guest, due).await? {
-            return Ok((status, timed_out));
+            return ended(guest, status);
         }
         guest.proc_kill_group(self.pid);
         Ok((self.wait(guest, None).await?.unwrap_or(GONE), true))

@@ -290,8 +290,8 @@ impl Recorder {
         Self::stored(&mut state, text.as_bytes())
     }
 
-    /// Like [`Recorder::payload`], for bytes of the stream `fd` of the process `pid`, where a
-    /// secret may come in pieces. The pieces before it was recognized are on the tape, later ones
+    /// Like [`Recorder::payload`], for bytes of the stream `fd` of the native program `pid`, or of the run if that is 0, where
+    /// a secret may come in pieces. The pieces before it was recognized are on the tape, later ones
     /// are not.
     pub fn stream_payload(&self, pid: u32, fd: u32, bytes: &[u8]) -> Payload {
         let mut state = self.lock();

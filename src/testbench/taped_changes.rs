@@ -23,7 +23,7 @@ use crate::kernel::vfs::{
     TimeScale, beneath,
 };
 use crate::store::StoreError;
-use crate::tape::{Found, Kind, TapeError, TapeReader, TapeStore, TapedContent};
+use crate::tape::{Found, Kind, REDACTED, TapeError, TapeReader, TapeStore, TapedContent};
 
 /// The changes on a tape cannot be made.
 #[derive(thiserror::Error)]
@@ -490,8 +490,13 @@ pub(super) fn read_changes(
     path: &Path,
     vfs: &mut Overlay,
 ) -> Result<Vec<Change>, TapedChangesError> {
+    let unknown = |error: String| Err(TapedChangesError::Unknown { error });
+    if path.extension().is_some_and(|it| it == "partial") {
+        return unknown("it was not completed".to_owned());
+    }
     let mut changes = Vec::new();
-    for record in TapeReader::open(path)? {
+    let mut reader = TapeReader::open(path)?;
+    for record in reader.by_ref() {
         match record?.kind {
             Kind::Machine { config } => {
                 let config: Result<MachineConfig, _> = serde_json::from_value(config);
@@ -499,7 +504,11 @@ pub(super) fn read_changes(
             }
             Kind::Change { change, detail, .. } if change == UNKNOWN => {
                 let error = detail.get(ERROR).and_then(Value::as_str).unwrap_or("unknown");
-                return Err(TapedChangesError::Unknown { error: error.to_owned() });
+                return unknown(error.to_owned());
+            }
+            // Names and texts of links stand in it; a file without its content has a digest.
+            Kind::Change { path, detail, .. } if has_redacted(&path, &detail) => {
+                return unknown(format!("{path} was recorded without a secret"));
             }
             Kind::Change { path, change, detail } => {
                 changes.push(Change { path, how: change, detail });
@@ -510,7 +519,16 @@ pub(super) fn read_changes(
             _ => {}
         }
     }
+    if reader.is_cut_off() {
+        return unknown(format!("line {} is cut off", reader.line()));
+    }
     Ok(changes)
+}
+
+/// Whether a secret was removed from a name or the text of a link.
+fn has_redacted(path: &str, detail: &Map<String, Value>) -> bool {
+    let texts = detail.values().filter_map(Value::as_str).chain([path]);
+    texts.into_iter().any(|text| text.contains(REDACTED))
 }
 
 /// Makes the changes of the run on the tape at `path` in `vfs`, if the changed paths are as the run found them; returns

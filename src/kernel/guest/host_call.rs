@@ -173,6 +173,14 @@ impl Guest {
         self.machine.run.processes.lead_group(child);
     }
 
+    /// Ends the processes of the group that `child` leads once the monotonic clock shows `until`, where they cannot be killed
+    /// then: while one of them only reads a virtual clock, no other process has a turn.
+    pub fn proc_end_group_at(&mut self, child: Pid, until: u64) {
+        if self.knows_version_11() {
+            self.machine.run.processes.end_group_at(child, until);
+        }
+    }
+
     /// Kills all processes of `group` (POSIX `killpg`).
     pub fn proc_kill_group(&mut self, group: Pid) {
         self.machine.run.processes.kill_group(group);

@@ -6,7 +6,8 @@ use crate::kernel::machine::clock::{
     BUSY_MAX, BUSY_NS, BUSY_START, ClockId, FREE_READS, READ_NS, SPIN_FREE_READS, SPIN_FREE_STARTS,
     SPIN_START_NS, SPIN_TICK_NS, UPTIME_NS,
 };
-use crate::kernel::process::Wait;
+use crate::kernel::machine::limits::Stop;
+use crate::kernel::process::{Signal, Wait};
 
 /// What a process did without a wait.
 #[derive(Default)]
@@ -43,20 +44,33 @@ impl Guest {
     /// wait, and when more than [`SPIN_FREE_STARTS`] processes have read it while it stood still.
     ///
     /// # Errors
-    /// [`Fault::Stop`] if a timeout comes first.
+    /// [`Fault::Stop`] if a timeout comes first, that of the run or of the command that the process belongs to.
     pub fn clock_time_get(&mut self, id: ClockId) -> Result<u64, Fault> {
         if self.machine.clock.is_virtual() {
             let step_ns = self.step_of_read();
             if step_ns > 0 {
                 let now = self.machine.clock.now(ClockId::Monotonic);
                 let readers = self.machine.run.clock_readers;
-                self.pass_time(now.saturating_add(step_ns))?;
+                let now = now.saturating_add(step_ns);
+                self.pass_time(now)?;
                 self.machine.run.clock_readers = readers;
+                self.check_deadline(now)?;
             }
         }
         let value_ns = self.read_clock(id);
         self.tape_clock_read(id, value_ns);
         Ok(value_ns)
+    }
+
+    /// Ends the process with its group if that was to end by `now`: it keeps its turn, so that nobody else can.
+    fn check_deadline(&mut self, now: u64) -> Result<(), Fault> {
+        let processes = &mut self.machine.run.processes;
+        if processes.deadline(self.pid).is_none_or(|end| end > now) {
+            return Ok(());
+        }
+        let group = processes.group(self.pid);
+        processes.kill_group(group);
+        Err(Fault::Stop(Stop::Signalled(Signal::KILL)))
     }
 
     /// Counts a read of the clock; returns by how much it moves the clock.

@@ -127,7 +127,8 @@ impl Guest {
     ) {
         let Some(tape) = &self.machine.tape else { return };
         tape.push(match answer {
-            Ok(bytes) => kind(tape.stream_payload(self.pid.0, fd, bytes)),
+            // It is one stream, whichever process has a piece of it.
+            Ok(bytes) => kind(tape.stream_payload(Pid::MACHINE.0, fd, bytes)),
             Err(errno) => Kind::StreamError { pid: self.pid.0, fd, errno: errno.name().to_owned() },
         });
     }

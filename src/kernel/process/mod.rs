@@ -1,5 +1,6 @@
 //! The process table: parents, states, waits.
 
+mod groups;
 pub mod outcome;
 pub mod programs;
 pub mod schedule;
@@ -86,6 +87,8 @@ struct Entry {
     state: State,
     /// The signal that has killed it, until it notices.
     killed: Option<Signal>,
+    /// When its group ends, if it leads one and that is known: a time of the monotonic clock in nanoseconds.
+    deadline: Option<u64>,
     /// The child that it has become, as by `exec`.
     became: Option<Pid>,
     timer: Option<(u64, u64)>,
@@ -161,6 +164,7 @@ impl Processes {
             name: name.into(),
             state: State::Ready,
             killed: None,
+            deadline: None,
             became: None,
             timer: None,
             host_wait_max_ns: 0,
@@ -177,27 +181,6 @@ impl Processes {
     /// Hides `pid` from its parent, for which it makes a host call.
     pub(super) fn hide(&mut self, pid: Pid) {
         self.entry(pid).hidden = true;
-    }
-
-    /// The leader of the group of `pid`.
-    pub(super) fn group(&self, pid: Pid) -> Pid {
-        self.entries.get(&pid).map_or(pid, |entry| entry.group)
-    }
-
-    /// Makes `pid` the leader of a new group.
-    pub(super) fn lead_group(&mut self, pid: Pid) {
-        self.entry(pid).group = pid;
-    }
-
-    /// Kills all processes of `group`.
-    pub(super) fn kill_group(&mut self, group: Pid) {
-        let is_member = |(_, entry): &(&Pid, &Entry)| entry.group == group;
-        let members: Vec<Pid> =
-            self.entries.iter().filter(is_member).map(|(pid, _)| *pid).collect();
-        for pid in members {
-            // The process exists, and can be killed.
-            let _ = self.kill(pid, Some(Signal::KILL));
-        }
     }
 
     /// Undoes [`Processes::add`], before `pid` had a turn.

@@ -310,7 +310,7 @@ fn secrets_do_not_reach_the_tape() {
 fn value_of_a_secret_variable_does_not_reach_the_tape_where_a_program_uses_it() {
     let folder = scratch();
     let dir = folder.path();
-    let script = r#"echo "k $API_KEY"; [ $# = 0 ] || echo "$API_KEY" >f; ls "$API_KEY"; :"#;
+    let script = r#"echo "k $API_KEY"; [ $# -eq 0 ] || echo "$API_KEY" >f; ls "$API_KEY"; :"#;
     let args = ["record", "-q", "--tape", "t", "--env", "API_KEY=hunter2hunter2", "--"];
     succeed(dir, &[&args[..], &["sh", "-c", script, "sh", "f"]].concat());
     for (name, bytes) in crate::support::tree(dir) {

@@ -262,3 +262,56 @@ fn file_that_was_looked_up_and_rewritten_is_never_recorded_torn() {
         assert!(!tree.join("c").exists());
     }
 }
+
+/// Regression: `apply` wrote those of the changes that were left, and names with `[redacted]`, and said nothing.
+#[test]
+fn tape_without_all_changes_is_not_applied() {
+    let folder = scratch();
+    let (dir, tape) = (folder.path(), folder.path().join("t"));
+    let record = ["record", "-q", "--tape", "t", "--env", "API_KEY=hunter2hunter2", "--"];
+    let refused = |tape: &str, reason: &str| {
+        for command in ["apply", "diff"] {
+            let output = belljar(dir).args([command, tape]).output().unwrap();
+            assert_eq!(output.status.code(), Some(125), "{command} {tape}");
+            let said = stderr(&output);
+            assert!(said.contains("does not have the changes of its run"), "{said}");
+            assert!(said.contains(reason) && said.contains("record it again"), "{said}");
+        }
+        assert!(!dir.join("out").exists());
+    };
+    succeed(dir, &[&record[..], &["sh", "-c", "mkdir out; echo > out/a; echo > out/b"]].concat());
+    let whole = std::fs::read(&tape).unwrap();
+    std::fs::write(&tape, &whole[..whole.len() - 20]).unwrap();
+    refused("t", "is cut off");
+    std::fs::write(dir.join("t.partial"), &whole).unwrap();
+    refused("t.partial", "it was not completed");
+    std::fs::remove_file(dir.join("t.partial")).unwrap();
+    for script in ["mkdir out; echo > out/$API_KEY", "mkdir out; ln -s $API_KEY out/link"] {
+        succeed(dir, &[&record[..], &["sh", "-c", script]].concat());
+        refused("t", "was recorded without a secret");
+    }
+}
+
+/// Regression: the second piece was on the tape if another process wrote it, or a native program.
+#[test]
+fn secret_in_pieces_of_several_processes_is_redacted_once_recognised() {
+    let folder = scratch();
+    let dir = folder.path();
+    let (first, second) = ("ghp_0123456789", "abcdefghijklmnopqrstuvwxyz9876543210");
+    let twice = format!("sh -c 'printf {first}'; sh -c 'printf {second}'");
+    let native = format!("bash -c 'printf {first}; sleep 0.2; printf {second}'");
+    let scripts: &[String] = if cfg!(unix) { &[twice, native] } else { &[twice] };
+    for script in scripts {
+        let args = ["record", "-q", "--tape", "t", "--on-missing", "native", "--", "sh", "-c"];
+        let printed = succeed(dir, &[&args[..], &[script]].concat());
+        assert_eq!(printed, format!("{first}{second}"));
+        let tape = std::fs::read_to_string(dir.join("t")).unwrap();
+        let records = tape.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let is_written =
+            |record: &Value| record["kind"] == "stream_write" || record["kind"] == "native";
+        let written: Vec<String> = records.filter(is_written).map(|it| it.to_string()).collect();
+        assert!(written.iter().any(|it| it.contains(first)), "{script}: {written:?}");
+        assert!(written.iter().any(|it| it.contains("[redacted]")), "{script}: {written:?}");
+        assert!(!written.iter().any(|it| it.contains(second)), "{script}: {written:?}");
+    }
+}

@@ -339,6 +339,8 @@ fn touched_folder_gets_its_time() {
         session.apply();
         let [new, made, newer] = ["new", "made", "newer"].map(|name| place.modified(name));
         assert!(new < made && made < newer, "{refreshes}: {:?}", [new, made, newer]);
+        session.refresh();
+        session.exec("test made -nt new && test newer -nt made");
     }
 }
 

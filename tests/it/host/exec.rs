@@ -134,6 +134,21 @@ fn a_command_that_prints_without_an_end_is_ended_at_its_time() {
     }
 }
 
+/// Regression: it kept its turn, so that nobody ended it.
+#[test]
+fn a_module_that_reads_the_clock_without_an_end_is_ended_at_its_time() {
+    let folder = scratch();
+    let mut session = session(folder.path());
+    for command in ["spin 5000", "spin 5000 | cat", "spin 5000 >/dev/null", "(spin 5000; echo no)"]
+    {
+        let result = exec(&mut session, &json!({ "command": command, "timeout_ms": 500 }));
+        let told = (&result["status"], &result["duration_ms"], &result["stdout"]);
+        assert_eq!(told, (&json!("timed_out"), &json!(500), &json!("")), "{command}");
+    }
+    let in_time = exec(&mut session, &json!({ "argv": ["spin", "300"], "timeout_ms": 500 }));
+    assert_eq!((&in_time["status"], &in_time["duration_ms"]), (&json!("completed"), &json!(300)));
+}
+
 #[test]
 fn background_processes_end_with_the_command() {
     let folder = scratch();

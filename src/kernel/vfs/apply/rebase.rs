@@ -282,6 +282,11 @@ impl Overlay {
                     there.stat = *stat;
                 }
             }
+            for (path, mtime_ns) in written.dir_times() {
+                if let Some(Pin::There(there)) = pins.by_path.get_mut(path) {
+                    there.stat.mtime_ns = mtime_ns;
+                }
+            }
         });
         self.set_baseline(index, moved);
     }

@@ -17,7 +17,11 @@ use crate::kernel::vfs::path::VPath;
 const TIME_UNITS_NS: [u64; 6] = [1, 100, 1_000, 1_000_000, 1_000_000_000, 2_000_000_000];
 
 /// Attributes of what an apply made, or found already as wanted, by path.
-pub(super) struct Written(HashMap<VPath, Stat>);
+pub(super) struct Written {
+    stats: HashMap<VPath, Stat>,
+    /// Modification times that were set on directories that were there before.
+    dir_times: HashMap<VPath, u64>,
+}
 
 impl Written {
     /// What is on the disk because of `target`. A path that has changed again keeps the attributes from when it was
@@ -45,8 +49,15 @@ impl Written {
                 written.insert(path.clone(), now(path, &Identity::of(found)).unwrap_or(*found));
             }
         }
+        let mut dir_times = HashMap::new();
         for (path, set) in &attributes {
             let path = *path;
+            if set.of.is_some_and(|of| of.file_type == FileType::Directory)
+                && let (Some(times), Ok(now)) = (set.times, transaction.stat(path))
+                && has_time(&now, times)
+            {
+                dir_times.insert(path.clone(), now.mtime_ns);
+            }
             let before = checked.get(&(target.layer, path.clone())).map(Identity::of);
             // Unread files, such as empty ones, were not compared.
             let before = before.or(set.of).filter(|it| it.file_type != FileType::Directory);
@@ -57,27 +68,35 @@ impl Written {
         for path in target.changes.iter().map(|change| &change.path).chain(written.keys()) {
             checked.remove(&(target.layer, path.clone()));
         }
-        Self(written)
+        Self { stats: written, dir_times }
     }
 
     /// The attributes written at `path`.
     pub fn get(&self, path: &VPath) -> Option<&Stat> {
-        self.0.get(path)
+        self.stats.get(path)
     }
 
     /// All paths with their attributes.
     pub fn iter(&self) -> impl Iterator<Item = (&VPath, &Stat)> {
-        self.0.iter()
+        self.stats.iter()
+    }
+
+    /// The directories of which only the times were set, with these.
+    pub fn dir_times(&self) -> impl Iterator<Item = (&VPath, u64)> {
+        self.dir_times.iter().map(|(path, mtime_ns)| (path, *mtime_ns))
     }
 }
 
 /// Whether `now` is `of`, apart from the `times` that were set since.
 fn is_it(of: &Identity, times: Option<Times>, now: &Stat) -> bool {
-    let is_set = |times: Times| {
-        let shown = |unit: &u64| now.mtime_ns == times.mtim - times.mtim % unit;
-        TIME_UNITS_NS.iter().any(shown)
-    };
-    of.is(now) || times.is_some_and(is_set) && Identity { mtime_ns: now.mtime_ns, ..*of }.is(now)
+    of.is(now)
+        || times.is_some_and(|times| has_time(now, times))
+            && Identity { mtime_ns: now.mtime_ns, ..*of }.is(now)
+}
+
+/// Whether `now` has the modification time of `times`, as its file system keeps it.
+fn has_time(now: &Stat, times: Times) -> bool {
+    TIME_UNITS_NS.iter().any(|unit| now.mtime_ns == times.mtim - times.mtim % unit)
 }
 
 #[cfg(test)]
