@@ -289,8 +289,8 @@ impl Piped {
         guest: &mut Guest,
         due: Option<u64>,
     ) -> Result<(), Stop> {
-        let rests =
-            guest.timeless_rests() - std::mem::replace(&mut self.rests, guest.timeless_rests());
+        let so_far = guest.timeless_rests();
+        let rests = so_far - std::mem::replace(&mut self.rests, so_far);
         let Some(due) = due.filter(|_| rests > 0) else { return Ok(()) };
         if let Some(now) = guest.virtual_now_ns() {
             let timeout = due.min(now.saturating_add(rests.saturating_mul(BUSY_NS)));

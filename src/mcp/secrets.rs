@@ -5,10 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use serde_json::Value;
 
 use crate::base::json_texts::change_texts;
-use crate::tape::{REDACTED, Recorder};
-
-/// Shorter values are not looked for: other texts contain them by chance.
-const SECRET_BYTES_MIN: usize = 8;
+use crate::tape::{REDACTED, Recorder, SECRET_VALUE_BYTES_MIN};
 
 /// Values that are looked for in the calls of one client, at most.
 const VALUES_MAX: usize = 256;
@@ -27,7 +24,7 @@ struct Known {
 
 impl Secrets {
     /// Removes from `arguments` of a call the values of `env` whose names are secret for `tape`. Values of at least
-    /// [`SECRET_BYTES_MIN`] bytes are looked for in what is recorded from now on.
+    /// [`SECRET_VALUE_BYTES_MIN`] bytes are looked for in what is recorded from now on.
     pub(super) fn learn(&self, arguments: &mut Value, tape: &Recorder) {
         let Some(Value::Object(env)) = arguments.get_mut("env") else { return };
         for (_, value) in env.iter_mut().filter(|(name, _)| tape.is_secret_name(name)) {
@@ -40,7 +37,7 @@ impl Secrets {
 
     fn keep(&self, value: &str) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if value.len() < SECRET_BYTES_MIN || known.values.iter().any(|known| known == value) {
+        if value.len() < SECRET_VALUE_BYTES_MIN || known.values.iter().any(|known| known == value) {
             return;
         }
         if known.values.len() == VALUES_MAX {

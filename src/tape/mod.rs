@@ -43,5 +43,7 @@ pub use payload::{INLINE_BYTES_MAX, Payload};
 pub use player::Player;
 pub use record::{Found, Kind, Phase, Preopened, Record};
 pub use recorder::{MemoryTape, ReadAt, Recorder, TapeError, TapeSink, TapedContent};
+#[cfg(feature = "mcp")]
+pub(crate) use redact::SECRET_VALUE_BYTES_MIN;
 pub use redact::{BadRule, REDACTED, Redaction};
 pub use store::{Content, TapeStore, cas_dir};

@@ -32,7 +32,7 @@ const PARTS: &[(&str, &str)] = &[
 const PARTS_BEFORE_1_16: &[(&str, &str)] = &[("<start>", r"\b"), ("<slashes>", "//")];
 
 /// Shorter values of variables are not looked for: other texts contain them by chance.
-const VALUE_BYTES_MIN: usize = 8;
+pub(crate) const SECRET_VALUE_BYTES_MIN: usize = 8;
 
 /// The group of a rule that is the secret. Default: all that it matches.
 const SECRET_GROUP: &str = "secret";
@@ -167,7 +167,7 @@ impl Redaction {
         variables: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, BadRule> {
         for (name, value) in variables {
-            if value.len() >= VALUE_BYTES_MIN && self.is_secret_name(name) {
+            if value.len() >= SECRET_VALUE_BYTES_MIN && self.is_secret_name(name) {
                 self.rules.push(Rule {
                     name: format!("value-of-{name}"),
                     pattern: format!("(?-u){}", regex::escape(value)),

@@ -62,7 +62,8 @@ impl Guest {
         Ok(value_ns)
     }
 
-    /// Ends the process with its group if that was to end by `now`: it keeps its turn, so that nobody else can.
+    /// Kills the processes of the group, this one too, once `now` is the deadline of the group. A process that only reads the
+    /// clock keeps its turn, so that no other process could do that.
     fn check_deadline(&mut self, now: u64) -> Result<(), Fault> {
         let processes = &mut self.machine.run.processes;
         if processes.deadline(self.pid).is_none_or(|end| end > now) {

@@ -134,7 +134,7 @@ fn a_command_that_prints_without_an_end_is_ended_at_its_time() {
     }
 }
 
-/// Regression: it kept its turn, so that nobody ended it.
+/// Regression: no other process had a turn to end it.
 #[test]
 fn a_module_that_reads_the_clock_without_an_end_is_ended_at_its_time() {
     let folder = scratch();

@@ -284,7 +284,7 @@ impl Overlay {
             }
             for (path, mtime_ns) in written.dir_times() {
                 if let Some(Pin::There(there)) = pins.by_path.get_mut(path) {
-                    there.stat.mtime_ns = mtime_ns;
+                    there.stat.mtime_ns = *mtime_ns;
                 }
             }
         });

@@ -335,15 +335,13 @@ impl<'w> Transaction<'w> {
             }
             Step::Place { path, temporary, backup } => {
                 let failed = || StepError::new("write", path);
-                let is_free = match backup {
-                    Some(backup) if self.renames.contains(&index) => {
-                        tree.rename(path, backup).map_err(failed())?;
-                        true
-                    }
-                    Some(_) => false,
-                    None => true,
-                };
-                if is_free {
+                let moves_away = self.renames.contains(&index);
+                if let Some(backup) = backup
+                    && moves_away
+                {
+                    tree.rename(path, backup).map_err(failed())?;
+                }
+                if moves_away || backup.is_none() {
                     put_new(tree, temporary, path, "write")?;
                 } else {
                     tree.rename(temporary, path).map_err(failed())?;

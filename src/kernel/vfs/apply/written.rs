@@ -20,7 +20,7 @@ const TIME_UNITS_NS: [u64; 6] = [1, 100, 1_000, 1_000_000, 1_000_000_000, 2_000_
 pub(super) struct Written {
     stats: HashMap<VPath, Stat>,
     /// Modification times that were set on directories that were there before.
-    dir_times: HashMap<VPath, u64>,
+    dir_times: Vec<(VPath, u64)>,
 }
 
 impl Written {
@@ -49,14 +49,14 @@ impl Written {
                 written.insert(path.clone(), now(path, &Identity::of(found)).unwrap_or(*found));
             }
         }
-        let mut dir_times = HashMap::new();
+        let mut dir_times = Vec::new();
         for (path, set) in &attributes {
             let path = *path;
             if set.of.is_some_and(|of| of.file_type == FileType::Directory)
                 && let (Some(times), Ok(now)) = (set.times, transaction.stat(path))
                 && has_time(&now, times)
             {
-                dir_times.insert(path.clone(), now.mtime_ns);
+                dir_times.push((path.clone(), now.mtime_ns));
             }
             let before = checked.get(&(target.layer, path.clone())).map(Identity::of);
             // Unread files, such as empty ones, were not compared.
@@ -82,8 +82,8 @@ impl Written {
     }
 
     /// The directories of which only the times were set, with these.
-    pub fn dir_times(&self) -> impl Iterator<Item = (&VPath, u64)> {
-        self.dir_times.iter().map(|(path, mtime_ns)| (path, *mtime_ns))
+    pub fn dir_times(&self) -> &[(VPath, u64)] {
+        &self.dir_times
     }
 }
 
