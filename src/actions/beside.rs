@@ -83,7 +83,8 @@ impl Beside {
             let (at, Times { atim, mtim, ctim }) = (at(mount, &path)?, times);
             Some(TimesOf { at, accessed_ns: atim, modified_ns: mtim, changed_ns: ctim, was_set })
         };
-        let times = vfs.changed_times().into_iter().filter_map(times).collect();
+        let changed = vfs.changed_times().into_iter().chain(vfs.changed_dirs());
+        let times = changed.filter_map(times).collect();
         let beside = Self { moved, linked, times };
         if beside.is_bounded() { beside } else { Self::default() }
     }

@@ -96,6 +96,10 @@ fn apply(args: &RunArgs, vfs: &mut Overlay, changes: &[Change], unread: &[Drift]
     let _progress = (changes.len() > 100).then(|| Progress::start(message, args.quiet));
     // Only writing needs a home.
     if changes.is_empty() {
+        if unread.is_empty() {
+            // Names may have come and gone, which the times of directories tell.
+            vfs.apply().context("cannot write the times of directories")?;
+        }
         return Ok(());
     }
     // The program ran without those files, so its changes may be wrong.

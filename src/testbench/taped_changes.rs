@@ -210,6 +210,13 @@ impl Making<'_> {
             let set = self.vfs.set_times_at(base, path, Follow::No, keep, SetTime::Now, written_ns);
             set.map_err(failed(&change.path))?;
         }
+        // The tape does not have the times of directories.
+        for change in self.changes {
+            if let Some((dir, _)) = relative(&change.path).rsplit_once('/') {
+                let base = self.base();
+                self.vfs.forget_time_of_dir(base, dir);
+            }
+        }
         for change in self.changes.iter().filter(|change| change.how == "times") {
             let (base, path) = (self.base(), relative(&change.path));
             let times = (change.time("atime_ns"), change.time("mtime_ns"));

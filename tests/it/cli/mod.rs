@@ -17,6 +17,8 @@ mod living;
 mod living_mounts;
 mod living_moves;
 mod living_replaced;
+#[cfg(unix)]
+mod living_twins;
 mod man_pages;
 mod messages;
 #[cfg(unix)]

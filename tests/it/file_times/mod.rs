@@ -2,6 +2,8 @@
 //! which compares for order. Within one script, between execs of a session, and between runs with edits in between.
 
 mod applied;
+#[cfg(unix)]
+mod folders;
 mod modes;
 mod random;
 mod table;

@@ -7,6 +7,8 @@
 
 mod checked;
 pub(super) mod conflicts;
+mod dir_times;
+mod dirs;
 mod failure;
 mod names;
 pub(super) mod rebase;
@@ -240,6 +242,7 @@ impl Overlay {
         self.renew_touched();
         let targets = self.targets()?;
         if !targets.iter().any(|target| self.has_work(target)) {
+            self.apply_dir_times(&targets, decorate);
             return Ok(Applied::default());
         }
         self.expect_apart(&targets)?;
@@ -274,7 +277,9 @@ impl Overlay {
         let durable = journal.is_some();
         let noted = journal.as_mut().map_or(Ok(()), |journal| journal.prepare(&plans));
         let transactions = targets.iter().zip(plans).map(|(target, plan)| {
-            Transaction::new(decorate(target.host.clone()), plan, durable, witness)
+            let dir_times = self.dir_times(target, &plan);
+            let tree = decorate(target.host.clone());
+            Transaction::new(tree, plan, durable, witness).with_dir_times(dir_times)
         });
         let mut writing = Writing {
             targets: &targets,
@@ -295,6 +300,7 @@ impl Overlay {
             let written = Written::of(target, transaction, &mut checked);
             let contents = self.written_contents(target);
             self.move_baseline(target, &written, &contents);
+            self.settle_dir_times(target, &written);
             self.settle(target, &written);
         }
         self.renew_stamps(&checked);
@@ -382,6 +388,7 @@ impl Overlay {
             let is_pinned = self.mounts[mount.index()].baseline.is_some();
             let mut on_disk = HashMap::new();
             if is_pinned {
+                self.add_made_again_elsewhere(&host, &placed, &mut changes);
                 (changes, on_disk) = self.split_settled(&host, changes)?;
             }
             let unchanged_names = self.unchanged_names(&changes);
@@ -418,6 +425,10 @@ impl Overlay {
         changes: &mut Vec<Change>,
     ) {
         let known = changes.len();
+        let mut names: HashMap<NodeId, Vec<&VPath>> = HashMap::new();
+        for Placed { id, path, .. } in placed.iter().filter(|it| self.node(it.id).nlink > 1) {
+            names.entry(*id).or_default().push(path);
+        }
         for Placed { id, path, .. } in placed {
             let node = self.node(*id);
             let is_timed_file = node.carries_times() && matches!(node.body, Body::File(_));
@@ -428,6 +439,7 @@ impl Overlay {
             }
             if let Ok(stat) = Layer::stat(host, path)
                 && stat.nlink > 1
+                && !names.get(id).is_some_and(|names| has_only_names(host, &stat, names))
             {
                 let before = Some(Found { layer, path: path.clone(), stat, rest: Vec::new() });
                 let (mount, path, after) = (node.mount, path.clone(), Some(*id));
@@ -467,6 +479,12 @@ impl Overlay {
         }
         Ok(())
     }
+}
+
+/// Whether the file with the attributes `stat`, which is on the disk, has only the names `known`.
+fn has_only_names(host: &HostDir, stat: &Stat, known: &[&VPath]) -> bool {
+    let is_name = |path: &&&VPath| Layer::stat(host, path).is_ok_and(|it| it.inode == stat.inode);
+    stat.inode != 0 && known.iter().filter(is_name).count() as u64 == stat.nlink
 }
 
 /// Why writing stopped.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use super::settle::Placed;
 use super::written::Written;
 use super::{OnDisk, Target};
 use crate::base::digest::Digest;
@@ -11,10 +12,10 @@ use crate::kernel::vfs::diff::file_version::FileVersion;
 use crate::kernel::vfs::diff::{Change, DiffError, failed};
 use crate::kernel::vfs::layer::host_dir::HostDir;
 use crate::kernel::vfs::layer::{FileType, Layer, Stat};
-use crate::kernel::vfs::overlay::Overlay;
 use crate::kernel::vfs::overlay::baseline::{Baseline, KEPT_BYTES_MAX, start};
-use crate::kernel::vfs::overlay::node::{Body, NodeId};
+use crate::kernel::vfs::overlay::node::{Body, NodeId, Origin};
 use crate::kernel::vfs::overlay::pins::{Pin, There};
+use crate::kernel::vfs::overlay::{Found, Overlay};
 use crate::kernel::vfs::path::VPath;
 
 /// By mount, directories in which no name was added or removed before the write.
@@ -72,7 +73,9 @@ impl Overlay {
     fn is_on_disk(&self, change: &Change, host: &Arc<HostDir>, now: Option<&Stat>) -> bool {
         let path = &change.path;
         let before = change.before.as_ref().map(|found| &found.stat);
-        if now.is_some_and(|now| before.is_some_and(|before| before.stamp == now.stamp)) {
+        let is_old = now.is_some_and(|now| before.is_some_and(|before| before.stamp == now.stamp));
+        // Two names of one file look alike before and after one is moved over the other.
+        if is_old && !(change.is_equal && self.is_moved_on_disk(change, host)) {
             return false;
         }
         match (change.after, now) {
@@ -89,6 +92,38 @@ impl Overlay {
             }
             _ => false,
         }
+    }
+
+    /// Adds files and links that are equal to those that a program replaced by them, where the disk has others by now: perhaps
+    /// those of another apply of the same change. `changes` are those of one mount, sorted by path.
+    pub(super) fn add_made_again_elsewhere(
+        &self,
+        host: &HostDir,
+        placed: &[Placed],
+        changes: &mut Vec<Change>,
+    ) {
+        let known = changes.len();
+        for Placed { id, path, .. } in placed {
+            let node = self.node(*id);
+            if matches!(node.body, Body::Dir(_)) || !node.carries_times() {
+                continue;
+            }
+            let index = node.mount.index();
+            let baseline = self.mounts[index].baseline.as_ref();
+            let before = baseline.and_then(|it| it.pinned_stat(path));
+            let now = Layer::stat(host, path).ok();
+            let Some(stat) = before.filter(|it| now.is_some_and(|now| now.stamp != it.stamp))
+            else {
+                continue;
+            };
+            if changes[..known].binary_search_by(|change| change.path.cmp(path)).is_err() {
+                let layer = self.mounts[index].layer;
+                let before = Some(Found { layer, path: path.clone(), stat, rest: Vec::new() });
+                let (mount, path, after) = (node.mount, path.clone(), Some(*id));
+                changes.push(Change { mount, path, before, after, is_equal: true });
+            }
+        }
+        changes.sort_unstable_by(|a, b| a.path.cmp(&b.path));
     }
 
     /// Separates the changes that the disk has already, with what it has there. `changes` are those of one mount,
@@ -145,6 +180,13 @@ impl Overlay {
         })
     }
 
+    /// Whether the disk no longer has the file of `change` where it was before it was moved.
+    fn is_moved_on_disk(&self, change: &Change, host: &HostDir) -> bool {
+        let origin = change.after.and_then(|id| self.node(id).origin.as_deref());
+        let is_here = |origin: &&Origin| self.mount_of(origin.layer) == change.mount;
+        origin.filter(is_here).is_some_and(|it| matches!(host.look(&it.path), Ok(None)))
+    }
+
     /// Whether the disk has renamed the file to the path of `change`, as the program has: large files are not kept, so that it
     /// cannot be read where it was.
     fn was_moved_to(&self, change: &Change, now: &Stat) -> bool {
@@ -159,7 +201,8 @@ impl Overlay {
         })
     }
 
-    /// The directories above the changes in which no name was added or removed so far.
+    /// The directories above the changes, and those of which the times will be set, in which no name was added or removed
+    /// so far.
     pub(super) fn known_dirs(&self, targets: &[Target]) -> KnownDirs {
         let mut known = Vec::new();
         for target in targets {
@@ -177,6 +220,12 @@ impl Overlay {
                     path = parent;
                 }
             }
+            let is_timed = |placed: &&Placed| {
+                let node = self.node(placed.id);
+                let is_dir = matches!(node.body, Body::Dir(_));
+                is_dir && (node.is_changed_dir() || node.carries_times())
+            };
+            above.extend(target.placed.iter().filter(is_timed).map(|placed| placed.path.clone()));
             known.push((index, baseline.unchanged_dirs(above)));
         }
         known

@@ -85,6 +85,27 @@ impl Overlay {
         found
     }
 
+    /// Directories in which programs added or removed names, with the times of that, sorted by mount, then
+    /// bytewise by path.
+    #[cfg(feature = "remote")]
+    pub fn changed_dirs(&self) -> Vec<ChangedTimes> {
+        let mut found = Vec::new();
+        for (mount, of_mount) in (0..).map(MountId).zip(&self.mounts) {
+            if !of_mount.is_layered || of_mount.read_only {
+                continue;
+            }
+            let placed = self.placed_in(mount).into_iter().map(|placed| (placed.id, placed.path));
+            for (id, path) in placed.chain([(of_mount.root, VPath::root())]) {
+                let node = self.node(id);
+                if node.is_changed_dir() {
+                    found.push(ChangedTimes { mount, path, times: node.times, was_set: false });
+                }
+            }
+        }
+        found.sort_unstable_by(|a, b| (a.mount, &a.path).cmp(&(b.mount, &b.path)));
+        found
+    }
+
     /// Loads into memory files of `layer` of `mount` that are not among the nodes `placed` on the disk: those removed
     /// while open, or moved to another mount. The apply will remove them from the disk.
     ///

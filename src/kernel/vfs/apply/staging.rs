@@ -5,6 +5,7 @@ use std::io;
 
 use super::Target;
 use super::failure::StepError;
+use super::settle::Placed;
 use super::transaction::{Touched, Transaction};
 use crate::kernel::vfs::FileVersion;
 use crate::kernel::vfs::diff::Change;
@@ -91,8 +92,8 @@ impl Overlay {
         Ok(planned)
     }
 
-    /// Attributes that are set last: times and permissions of directories, innermost first, and times of paths that did
-    /// not change otherwise.
+    /// Attributes that are set last: permissions of directories and times that were set explicitly, innermost first, and times
+    /// of paths that did not change otherwise.
     fn attributes(&self, target: &Target) -> Result<Vec<Attributes>, StepError> {
         let changed: HashSet<&VPath> = target.changes.iter().map(|change| &change.path).collect();
         let mut todo: BTreeMap<&VPath, (Option<u32>, Option<Times>)> = BTreeMap::new();
@@ -102,20 +103,42 @@ impl Overlay {
                 todo.entry(&change.path).or_default().0 = Some(permissions.mode_for_new());
             }
         }
+        let first_written_ns = self.first_written_ns(target);
         for placed in &target.placed {
             let (node, path) = (self.node(placed.id), &placed.path);
             let is_dir = matches!(node.body, Body::Dir(_));
+            // What the disk has already keeps its time, unless that has to be later than one that is written now.
+            let is_kept = node.times_of == TimesOf::Clock
+                && target.on_disk.contains_key(path)
+                && first_written_ns.is_none_or(|first| node.times.mtim < first);
+            if is_kept || node.is_changed_dir() {
+                continue;
+            }
             let Some(times) = target.disk_times.of(node) else { continue };
             if is_dir || !changed.contains(path) {
                 todo.entry(path).or_default().1 = Some(times);
             }
         }
+        // Setting the times of a file changes them under its other names.
+        let mut timed = HashSet::new();
         let attributes = |(path, (mode, times)): (&VPath, (Option<u32>, Option<Times>))| {
             let is_new = target.created.contains(path);
             let stat = if is_new { None } else { target.host.stat(path).ok() };
-            Attributes { path: path.clone(), times, mode, of: stat.as_ref().map(Identity::of) }
+            let of = stat.as_ref().map(Identity::of);
+            let file = of.filter(|of| of.inode != 0 && of.file_type != FileType::Directory);
+            let is_first = file.is_none_or(|of| timed.insert(of.inode));
+            is_first.then(|| Attributes { path: path.clone(), times, mode, of })
         };
-        Ok(todo.into_iter().rev().map(attributes).collect())
+        Ok(todo.into_iter().rev().filter_map(attributes).collect())
+    }
+
+    /// The earliest time of a write to a file that the disk does not have yet.
+    fn first_written_ns(&self, target: &Target) -> Option<u64> {
+        let is_new = |placed: &&Placed| !target.on_disk.contains_key(&placed.path);
+        let nodes = target.placed.iter().filter(is_new).map(|placed| self.node(placed.id));
+        let is_written =
+            |node: &&Node| node.times_of == TimesOf::Clock && !matches!(node.body, Body::Dir(_));
+        nodes.filter(is_written).map(|node| node.times.mtim).min()
     }
 
     /// For each of the `planned` changes, the file on the disk of which it makes a further name, if any.
@@ -168,8 +191,8 @@ impl Overlay {
         self.mounts[usize::from(self.mount_of(origin.layer).0)].host.as_deref()
     }
 
-    /// The times that the disk has for the file `node`, unless it was written to.
-    fn times_of_origin(&self, node: &Node) -> Option<Times> {
+    /// The times that the disk has for `node`, unless it was written to.
+    pub(super) fn times_of_origin(&self, node: &Node) -> Option<Times> {
         let is_written = matches!(&node.body, Body::File(file) if file.content.is_dirty());
         let origin = node.origin.as_ref().filter(|_| !is_written)?;
         let stat = self.host_of(origin)?.stat(&origin.path).ok()?;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use super::checked::is_same;
 use super::conflicts::ConflictKind;
+use super::dir_times::DirTimes;
 use super::failure::{Failure, StepError};
 use crate::base::errno::Errno;
 use crate::kernel::vfs::diff::file_version::FileVersion;
@@ -60,6 +61,7 @@ pub(super) struct Transaction<'w> {
     /// All must survive a power cut.
     is_durable: bool,
     syncs_each: bool,
+    dir_times: Vec<DirTimes>,
     witness: &'w dyn Witness,
 }
 
@@ -79,8 +81,18 @@ impl<'w> Transaction<'w> {
             carried_out,
             is_durable: durable,
             syncs_each,
+            dir_times: Vec::new(),
             witness,
         }
+    }
+
+    /// With the times of directories once all is done.
+    pub fn with_dir_times(self, dir_times: Vec<DirTimes>) -> Self {
+        Self { dir_times, ..self }
+    }
+
+    pub fn dir_times(&self) -> &[DirTimes] {
+        &self.dir_times
     }
 
     pub fn steps(&self) -> &[Step] {
@@ -102,8 +114,8 @@ impl<'w> Transaction<'w> {
         steps.filter_map(|(step, made)| Some((step.path(), made.as_ref()?)))
     }
 
-    pub fn stat(&self, path: &VPath) -> Result<Stat, Errno> {
-        self.tree.stat(path)
+    pub fn tree(&self) -> &dyn Tree {
+        &*self.tree
     }
 
     fn expect_goes_on(&self, path: &VPath) -> Result<(), StepError> {
@@ -413,9 +425,10 @@ impl<'w> Transaction<'w> {
         }
     }
 
-    /// Takes everything back; returns paths that could not be put back.
+    /// Takes everything back, times of directories included; returns paths that could not be put back.
     pub fn roll_back(&self) -> Vec<VPath> {
         let left = self.begun().take_back().left;
+        DirTimes::put_all_back(&self.dir_times, &*self.tree);
         // The result is reported even if it might not survive a power cut.
         let _ = self.sync();
         left
@@ -424,6 +437,7 @@ impl<'w> Transaction<'w> {
     /// Sets the last attributes and removes backups.
     pub fn finish(&self) -> Finished {
         let finished = self.begun().finish();
+        DirTimes::set_all(&self.dir_times, &*self.tree);
         if self.is_durable {
             // After a power cut the journal is there too, or nothing that it names is left.
             let _ = sync_dirs(&*self.tree, self.dirs_of_kept(|_| true));

@@ -7,8 +7,10 @@ use std::collections::HashMap;
 
 use super::Target;
 use super::checked::Checked;
+use super::dir_times::DirTimes;
 use super::transaction::Transaction;
 use crate::kernel::vfs::journal::plan::{Attributes, Identity};
+use crate::kernel::vfs::journal::tree::Tree;
 use crate::kernel::vfs::layer::Times;
 use crate::kernel::vfs::layer::{FileType, Stat};
 use crate::kernel::vfs::path::VPath;
@@ -19,7 +21,7 @@ const TIME_UNITS_NS: [u64; 6] = [1, 100, 1_000, 1_000_000, 1_000_000_000, 2_000_
 /// Attributes of what an apply made, or found already as wanted, by path.
 pub(super) struct Written {
     stats: HashMap<VPath, Stat>,
-    /// Modification times that were set on directories that were there before.
+    /// Modification times that were set on directories that were there before, because a program set or changed them.
     dir_times: Vec<(VPath, u64)>,
 }
 
@@ -37,7 +39,7 @@ impl Written {
             .collect();
         let now = |path: &VPath, before: &Identity| {
             let set = attributes.get(path).or_else(|| of_inode.get(&before.inode));
-            let now = transaction.stat(path).ok();
+            let now = transaction.tree().stat(path).ok();
             now.filter(|now| is_it(before, set.and_then(|it| it.times), now))
         };
         let mut written: HashMap<VPath, Stat> = HashMap::new();
@@ -49,11 +51,11 @@ impl Written {
                 written.insert(path.clone(), now(path, &Identity::of(found)).unwrap_or(*found));
             }
         }
-        let mut dir_times = Vec::new();
+        let Self { mut dir_times, .. } = Self::of_dirs(transaction.tree(), transaction.dir_times());
         for (path, set) in &attributes {
             let path = *path;
             if set.of.is_some_and(|of| of.file_type == FileType::Directory)
-                && let (Some(times), Ok(now)) = (set.times, transaction.stat(path))
+                && let (Some(times), Ok(now)) = (set.times, transaction.tree().stat(path))
                 && has_time(&now, times)
             {
                 dir_times.push((path.clone(), now.mtime_ns));
@@ -71,6 +73,16 @@ impl Written {
         Self { stats: written, dir_times }
     }
 
+    /// What is on the disk because of the times of directories.
+    pub fn of_dirs(tree: &dyn Tree, changed_dirs: &[DirTimes]) -> Self {
+        let set = |changed: &DirTimes| {
+            let now = tree.stat(&changed.path).ok();
+            let now = now.filter(|now| changed.of_program().is_some_and(|it| has_time(now, it)))?;
+            Some((changed.path.clone(), now.mtime_ns))
+        };
+        Self { stats: HashMap::new(), dir_times: changed_dirs.iter().filter_map(set).collect() }
+    }
+
     /// The attributes written at `path`.
     pub fn get(&self, path: &VPath) -> Option<&Stat> {
         self.stats.get(path)
@@ -81,7 +93,7 @@ impl Written {
         self.stats.iter()
     }
 
-    /// The directories of which only the times were set, with these.
+    /// The directories that were there before and got times, with these.
     pub fn dir_times(&self) -> &[(VPath, u64)] {
         &self.dir_times
     }

@@ -169,6 +169,15 @@ impl Overlay {
         Ok(())
     }
 
+    /// Records that programs changed the directory `path`, if there is one, at an unknown time.
+    pub(crate) fn forget_time_of_dir(&mut self, base: Base, path: &str) {
+        let Ok(id) = self.lookup(base, path, Follow::No) else { return };
+        let node = self.node_mut(id);
+        if matches!(node.body, Body::Dir(_)) {
+            (node.times.mtim, node.times_of) = (0, TimesOf::Clock);
+        }
+    }
+
     /// Sets the times of a node. No content is copied.
     ///
     /// # Errors

@@ -14,33 +14,59 @@ const APPLIED_PAIRS_MAX: usize = 1 << 16;
 /// Times of writes, and the times that applies gave these files on the disk. A program that copies such a time later
 /// means that file's time, also when nothing shows it any more.
 #[derive(Clone, Default, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(transparent)]
-pub(in crate::kernel::vfs) struct AppliedTimes(BTreeMap<u64, u64>);
+#[serde(from = "BTreeMap<u64, u64>", into = "BTreeMap<u64, u64>")]
+pub(in crate::kernel::vfs) struct AppliedTimes {
+    on_disk: BTreeMap<u64, u64>,
+    /// The other way round.
+    shown: HashMap<u64, u64>,
+}
+
+impl From<BTreeMap<u64, u64>> for AppliedTimes {
+    fn from(on_disk: BTreeMap<u64, u64>) -> Self {
+        let shown = on_disk.iter().map(|(shown, on_disk)| (*on_disk, *shown)).collect();
+        Self { on_disk, shown }
+    }
+}
+
+impl From<AppliedTimes> for BTreeMap<u64, u64> {
+    fn from(times: AppliedTimes) -> Self {
+        times.on_disk
+    }
+}
 
 impl AppliedTimes {
     /// Records that a file written at `shown_ns` on the machine's clock has `disk_ns` on the disk.
     pub fn note(&mut self, shown_ns: u64, disk_ns: u64) {
-        let on_disk = self.0.entry(shown_ns).or_default();
+        let on_disk = self.on_disk.entry(shown_ns).or_default();
         *on_disk = disk_ns.max(*on_disk);
-        if self.0.len() > APPLIED_PAIRS_MAX {
-            self.0.pop_first();
+        self.shown.insert(*on_disk, shown_ns);
+        if self.on_disk.len() > APPLIED_PAIRS_MAX
+            && let Some((_, disk_ns)) = self.on_disk.pop_first()
+        {
+            self.shown.remove(&disk_ns);
         }
+    }
+
+    /// The time on the machine's clock of a file that was written by an apply and has `disk_ns` on the disk: also if it was
+    /// moved there, or copied with its time.
+    pub fn shown(&self, disk_ns: u64) -> Option<u64> {
+        self.shown.get(&disk_ns).copied()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.on_disk.is_empty()
     }
 
     /// The time on the disk for `ns`, later than those of earlier writes and before those of later ones; `None` after
     /// the last one that was applied. Tools such as tar copy whole seconds.
     fn on_disk(&self, ns: u64) -> Option<u64> {
-        let (last, _) = self.0.last_key_value()?;
-        let (first, first_on_disk) = self.0.first_key_value()?;
+        let (last, _) = self.on_disk.last_key_value()?;
+        let (first, first_on_disk) = self.on_disk.first_key_value()?;
         if ns > *last {
             return None;
         }
-        Some(match self.0.range(..=ns).next_back() {
+        Some(match self.on_disk.range(..=ns).next_back() {
             Some((shown, on_disk)) => on_disk.saturating_add((ns - shown).min(APPLIED_STEP_NS - 1)),
             None => first_on_disk.saturating_sub(first - ns),
         })
@@ -113,7 +139,7 @@ impl KnownTimes {
                 let end_ns = refresh.shown_ns.saturating_add(refresh.span_ns);
                 (end_ns <= *ns).then_some((end_ns, refresh.until_ns))
             });
-            let applied = self.applied.0.range(..=ns).next_back();
+            let applied = self.applied.on_disk.range(..=ns).next_back();
             let before = ended.chain(applied.map(|(shown, disk)| (*shown, *disk))).max();
             let after_ns = before.map_or(0, |(_, disk_ns)| disk_ns);
             between.entry((after_ns, next.since_ns)).or_default().push(*ns);

@@ -67,8 +67,7 @@ pub(in crate::kernel::vfs) struct Node {
 }
 
 impl Node {
-    /// Whether an apply sets its times on the disk: they were set explicitly, or it was written to. Directories
-    /// get the disk's own times unless theirs were set.
+    /// Whether its times are a change, which an apply writes: they were set explicitly, or a file was written to.
     pub fn carries_times(&self) -> bool {
         match self.times_of {
             TimesOf::Guest => true,
@@ -76,6 +75,12 @@ impl Node {
             TimesOf::Clock => !matches!(self.body, Body::Dir(_)) && self.times.mtim > 0,
             TimesOf::Layer | TimesOf::Content => false,
         }
+    }
+
+    /// Whether it is a directory in which a program added or removed names: an apply gives it the time of that.
+    pub fn is_changed_dir(&self) -> bool {
+        let is_changed = self.times_of == TimesOf::Clock && self.times.mtim > 0;
+        is_changed && matches!(self.body, Body::Dir(_))
     }
 
     /// Whether the owner may execute this file, which replaces `before`. A new file takes that from the file that it

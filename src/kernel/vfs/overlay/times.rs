@@ -148,7 +148,7 @@ impl DiskTimes {
     /// The times that `node` gets on the disk; `None` if it keeps those it has there.
     pub fn of(&self, node: &Node) -> Option<Times> {
         let Times { atim, mtim, ctim } = node.times;
-        if !node.carries_times() {
+        if !node.carries_times() && !node.is_changed_dir() {
             return None;
         }
         match (node.times_of, self.scale) {
@@ -158,6 +158,11 @@ impl DiskTimes {
             (_, TimeScale::Unknown) => None,
             _ => Some(Times { atim: self.on_disk(mtim), mtim: self.on_disk(mtim), ctim }),
         }
+    }
+
+    /// A time on the disk that is later than all writes.
+    pub fn after_all_ns(&self) -> u64 {
+        self.newest_ns.saturating_add(APPLIED_STEP_NS)
     }
 
     /// Converts `ns`: a time copied from a file of the disk becomes that file's, another date stays, and a date
@@ -202,7 +207,8 @@ impl Overlay {
                 || self.time_scale.has_begun(*ns) && known.on_disk(*ns).is_some()
         };
         if let TimeScale::Paused(start) = self.time_scale {
-            for (_, node) in self.nodes.iter().filter(|(_, node)| node.carries_times()) {
+            let is_timed = |node: &Node| node.carries_times() || node.is_changed_dir();
+            for (_, node) in self.nodes.iter().filter(|(_, node)| is_timed(node)) {
                 // Only times that the clock has shown, not dates or copies of other files' times.
                 let is_past = |ns: &u64| is_of_clock(*ns, start, node.times.ctim) && !is_known(ns);
                 written.extend([node.times.mtim, node.times.atim].into_iter().filter(is_past));

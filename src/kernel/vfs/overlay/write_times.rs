@@ -196,9 +196,10 @@ impl Overlay {
         stat: &Stat,
     ) -> (Times, TimesOf) {
         let mtimes = self.mounts[mount.index()].mtimes;
-        let mut refreshes =
-            self.writes.known.refreshes.iter().filter(|refresh| refresh.mount == mount.0);
-        match refreshes.find_map(|refresh| refresh.shown(stat.mtime_ns)) {
+        let known = &self.writes.known;
+        let refreshes = known.refreshes.iter().filter(|refresh| refresh.mount == mount.0);
+        let of_refresh = || refreshes.into_iter().find_map(|it| it.shown(stat.mtime_ns));
+        match known.applied.shown(stat.mtime_ns).or_else(of_refresh) {
             Some(shown_ns) if mtimes == Mtimes::Host && self.writes.last_ns.is_some() => {
                 (Times::all(shown_ns), TimesOf::Layer)
             }

@@ -101,36 +101,23 @@ impl Overlay {
             let node = self.node(placed.id);
             let is_changed = plan.changed.contains(&placed.path);
             let is_dir = matches!(node.body, Body::Dir(_));
-            if is_dir && node.times_of == TimesOf::Guest {
-                if !is_changed {
-                    plan.pin_unchanged(&placed.path)?;
-                }
+            if is_dir {
+                self.keep_dir_time(plan, placed.id, placed.path)?;
                 continue;
             }
-            if node.nlink > 1 && !is_dir {
+            if node.nlink > 1 {
                 names.entry(placed.id).or_default().push(placed.path.clone());
             }
             let Some(before) = plan.baseline.pinned_stat(&placed.path) else { continue };
             // What was applied keeps the session's time of the write, which the disk does not have.
             let was_applied = || {
                 let below = match self.times_below(plan.mount, &before) {
-                    (_, TimesOf::Content) if !is_dir => self.content_times(placed.id),
+                    (_, TimesOf::Content) => self.content_times(placed.id),
                     (times, _) => Some(times),
                 };
                 node.times_of == TimesOf::Layer
                     && below.is_some_and(|below| below.mtim != node.times.mtim)
             };
-            if is_dir {
-                let has_its_time = |now: &Stat| now.mtime_ns == before.mtime_ns;
-                if !is_changed
-                    && was_applied()
-                    && plan.now(&placed.path)?.as_ref().is_some_and(has_its_time)
-                {
-                    plan.pin_unchanged(&placed.path)?;
-                    plan.timed_dirs.insert(placed.path);
-                }
-                continue;
-            }
             // A file that the disk changed gets the disk's time with the disk's content.
             if !is_changed
                 && (node.carries_times() || was_applied())
@@ -142,6 +129,37 @@ impl Overlay {
         }
         for (id, names) in names {
             plan.keep_names(id, &names)?;
+        }
+        self.keep_dir_time(plan, self.mount_root(plan.mount), VPath::root())
+    }
+
+    /// Keeps the time of a directory that a program set or changed, also if that was applied, unless the disk has another
+    /// one by now: a name was added or removed there later.
+    fn keep_dir_time(
+        &self,
+        plan: &mut RefreshPlan,
+        id: NodeId,
+        path: VPath,
+    ) -> Result<(), DiffError> {
+        let node = self.node(id);
+        let is_of_session = match node.times_of {
+            TimesOf::Guest | TimesOf::Clock => true,
+            TimesOf::Layer | TimesOf::Content => {
+                plan.baseline.pinned_stat(&path).is_some_and(|before| {
+                    self.times_below(plan.mount, &before).0.mtim != node.times.mtim
+                })
+            }
+        };
+        if !is_of_session {
+            return Ok(());
+        }
+        let before = plan.baseline.pinned_stat(&path);
+        let is_as_it_was = |now: &Stat| before.is_none_or(|before| now.mtime_ns == before.mtime_ns);
+        if plan.now(&path)?.as_ref().is_some_and(is_as_it_was) {
+            if !plan.changed.contains(&path) && !path.is_root() {
+                plan.pin_unchanged(&path)?;
+            }
+            plan.timed_dirs.insert(path);
         }
         Ok(())
     }

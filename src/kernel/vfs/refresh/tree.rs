@@ -38,8 +38,7 @@ impl Overlay {
             }
             if dir.scaffold {
                 former.scaffolds.push((path, id));
-            } else if (matches!(node.times_of, TimesOf::Guest | TimesOf::Clock)
-                || plan.timed_dirs.contains(&path))
+            } else if plan.timed_dirs.contains(&path)
                 && matches!(plan.pins.get(&path), Some(Pin::There(_)))
             {
                 former.dir_times.push((path, node.times, node.times_of));
@@ -105,6 +104,14 @@ impl Overlay {
                 let node = self.node_mut(dir);
                 (node.times, node.times_of) = (times, times_of);
             }
+        }
+        if !plan.timed_dirs.contains(&VPath::root())
+            && let Some(now) = plan.now(&VPath::root())?
+        {
+            let (times, times_of) = self.times_below(mount, &now);
+            let root = self.mount_root(mount);
+            let node = self.node_mut(root);
+            (node.times, node.times_of) = (times, times_of);
         }
         for (path, executable) in &plan.executable {
             let at = |errno| failed("examine", path)(errno);
