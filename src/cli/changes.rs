@@ -96,8 +96,8 @@ fn apply(args: &RunArgs, vfs: &mut Overlay, changes: &[Change], unread: &[Drift]
     let _progress = (changes.len() > 100).then(|| Progress::start(message, args.quiet));
     // Only writing needs a home.
     if changes.is_empty() {
-        if unread.is_empty() {
-            // Names may have come and gone, which the times of directories tell.
+        // Names that came and went are told by the times of directories.
+        if unread.is_empty() && vfs.has_changed_dirs() {
             vfs.apply().context("cannot write the times of directories")?;
         }
         return Ok(());

@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::{Place, at};
+use crate::support::{stderr, user_script};
 
 /// Commands of one script each. In the tree are `src` with `a` and `b`, `out` with the same names, and `out/deep/c`.
 const SCRIPTS: &[&[&str]] = &[
@@ -97,10 +98,13 @@ const PHASES: &str = "for p in . * */* */*/* */*/*/*; do \
 fn natively(commands: &[&str]) -> BTreeMap<String, usize> {
     let folder = tempfile::tempdir().unwrap();
     make(folder.path());
-    let script = script(commands);
-    let status = Command::new("sh").args(["-ec", &script]).current_dir(&folder).status().unwrap();
-    assert!(status.success(), "{script}");
+    edit_natively(folder.path(), &script(commands));
     phases(folder.path())
+}
+
+fn edit_natively(folder: &Path, script: &str) {
+    let output = user_script(folder, &format!("set -e; {script}"));
+    assert!(output.status.success(), "{script}: {}", stderr(&output));
 }
 
 fn expect_shown(printed: &str, native: &BTreeMap<String, usize>, what: &str) {
@@ -116,31 +120,24 @@ fn expect_shown(printed: &str, native: &BTreeMap<String, usize>, what: &str) {
 
 #[test]
 fn scripts_change_the_folders_that_they_change_natively_in_the_same_order() {
-    let mut failed = Vec::new();
     for commands in SCRIPTS {
         let what = commands.join("; ");
         let native = natively(commands);
         let place = Place::new();
         make(&place.tree());
         place.applied(&script(commands));
-        if phases(&place.tree()) != native {
-            failed.push(format!("{what}: {:?}\nnatively {native:?}", phases(&place.tree())));
-        }
+        assert_eq!(phases(&place.tree()), native, "{what}");
         let place = Place::new();
         make(&place.tree());
         let session = place.session();
         session.exec(&script(commands));
         expect_shown(&session.exec(PHASES), &native, &format!("{what}: before the apply"));
         session.apply();
-        if phases(&place.tree()) != native {
-            failed
-                .push(format!("{what}, session: {:?}\nnatively {native:?}", phases(&place.tree())));
-        }
+        assert_eq!(phases(&place.tree()), native, "{what}: in a session");
         expect_shown(&session.exec(PHASES), &native, &format!("{what}: after the apply"));
         session.refresh();
         expect_shown(&session.exec(PHASES), &native, &format!("{what}: after the refresh"));
     }
-    assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
 /// A session that applies and takes in the disk's state after each command.
@@ -189,10 +186,7 @@ fn names_that_the_user_changes_make_a_folder_new() {
             if applies {
                 session.apply();
             }
-            let script = format!("sleep 0.02; {edit}");
-            let mut user = Command::new("sh");
-            user.args(["-ec", &script]).current_dir(place.tree());
-            assert!(user.status().unwrap().success(), "{what}");
+            edit_natively(&place.tree(), &format!("sleep 0.02; {edit}"));
             if refreshes {
                 session.refresh();
                 assert_eq!(
@@ -220,9 +214,7 @@ fn applied_files_that_the_user_moves_keep_their_order() {
     let session = place.session();
     session.exec("mkdir made; echo > made/out; sleep 5; echo > late");
     session.apply();
-    let mut user = Command::new("sh");
-    user.args(["-ec", "mv made moved; cp -p late copy"]).current_dir(place.tree());
-    assert!(user.status().unwrap().success());
+    edit_natively(&place.tree(), "mv made moved; cp -p late copy");
     session.refresh();
     session.exec("[ late -nt moved/out ] && [ ! copy -nt late ] && [ ! late -nt copy ]");
     session.exec("echo > later");
@@ -242,7 +234,7 @@ fn folders_keep_their_times_if_the_changes_are_not_written() {
     command.args(["-c", limited, env!("CARGO_BIN_EXE_belljar"), script]);
     command.current_dir(place.tree()).env("BELLJAR_HOME", place.folder.path().join("home"));
     let output = command.output().unwrap();
-    assert!(crate::support::stderr(&output).contains("nothing was written"), "{output:?}");
+    assert!(stderr(&output).contains("nothing was written"), "{output:?}");
     assert_eq!(times(&place.tree()), before);
 }
 

@@ -3,28 +3,25 @@
 //! An apply changes names in directories, its temporaries among them, and with that their times on the disk. So it
 //! sets these at its end: to the time at which a program changed the directory, in the order of all writes; or to the
 //! former time, if a program only wrote to files in it or moved it. One in which others changed names meanwhile keeps the
-//! time of the apply, which is later than all that programs know. Nobody set these times explicitly, so that they are
-//! no changes that are told, and a host that refuses them is not reported. A recovery leaves the times of the disk.
+//! time of the apply, which is later than all that programs know. No program set these times, so they are not told as
+//! changes, and a host that refuses to set them is not reported. A recovery leaves the times of the disk.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
 use super::dir_times::{Before, DirTimes};
-use super::settle::Placed;
 use super::written::Written;
 use super::{Decorate, Target};
 use crate::kernel::vfs::journal::plan::{Plan, Step};
-use crate::kernel::vfs::journal::tree::Tree;
 use crate::kernel::vfs::layer::{Layer, Stat, Times};
 use crate::kernel::vfs::overlay::Overlay;
-use crate::kernel::vfs::overlay::node::{Body, Node, NodeId, TimesOf};
+use crate::kernel::vfs::overlay::node::{Node, NodeId, TimesOf};
 use crate::kernel::vfs::path::VPath;
 
 /// The state of directories on the disk before an apply.
 struct State {
     /// Those in which it changes names.
     disturbed: HashSet<VPath>,
-    /// Of those that programs changed, those in which nobody else did; `None` if that is not recorded.
+    /// Those that programs changed and nobody else did; `None` if that is not recorded.
     unchanged_by_others: Option<HashSet<VPath>>,
 }
 
@@ -42,7 +39,7 @@ impl Overlay {
     /// The times for the directories of `target` whose times were not set explicitly: determined before anything changes on
     /// the disk.
     pub(super) fn dir_times(&self, target: &Target, plan: &Plan) -> Vec<DirTimes> {
-        let (disturbed, dirs) = (disturbed(plan), self.dirs_of(target));
+        let (disturbed, dirs) = (disturbed(plan), self.dirs_among(target.mount, &target.placed));
         let baseline = self.mounts[target.mount.index()].baseline.as_ref();
         let is_changed = |(id, _): &&(NodeId, VPath)| self.node(*id).is_changed_dir();
         let changed = dirs.iter().filter(is_changed).map(|(_, path)| path.clone());
@@ -50,13 +47,6 @@ impl Overlay {
         let state = State { disturbed, unchanged_by_others };
         let times = |(id, path)| self.times_of_dir(target, id, path, &state);
         dirs.into_iter().filter_map(times).collect()
-    }
-
-    /// The directories of `target` that were looked at, with its own.
-    fn dirs_of(&self, target: &Target) -> Vec<(NodeId, VPath)> {
-        let root = (self.mount_root(target.mount), VPath::root());
-        let dirs = target.placed.iter().filter(|it| matches!(self.node(it.id).body, Body::Dir(_)));
-        dirs.map(|Placed { id, path, .. }| (*id, path.clone())).chain([root]).collect()
     }
 
     fn times_of_dir(
@@ -107,7 +97,7 @@ impl Overlay {
             if dir_times.is_empty() {
                 continue;
             }
-            let tree: Arc<dyn Tree> = decorate(target.host.clone());
+            let tree = decorate(target.host.clone());
             DirTimes::set_all(&dir_times, &*tree);
             let written = Written::of_dirs(&*tree, &dir_times);
             if !written.dir_times().is_empty() {
@@ -122,7 +112,7 @@ impl Overlay {
     pub(super) fn settle_dir_times(&mut self, target: &Target, written: &Written) {
         let on_disk: HashMap<&VPath, u64> =
             written.dir_times().iter().map(|(path, mtime_ns)| (path, *mtime_ns)).collect();
-        for (id, path) in self.dirs_of(target) {
+        for (id, path) in self.dirs_among(target.mount, &target.placed) {
             if !self.node(id).is_changed_dir() {
                 continue;
             }

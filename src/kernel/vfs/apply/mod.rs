@@ -313,6 +313,15 @@ impl Overlay {
         Ok(applied)
     }
 
+    /// Whether programs added or removed names in a directory that an apply writes to, perhaps without another change.
+    pub fn has_changed_dirs(&self) -> bool {
+        let is_written_to = |mount: MountId| {
+            let mount = &self.mounts[mount.index()];
+            mount.host.is_some() && !mount.read_only
+        };
+        self.nodes.iter().any(|(_, node)| node.is_changed_dir() && is_written_to(node.mount))
+    }
+
     /// Whether `target` has something to write or to record.
     fn has_work(&self, target: &Target) -> bool {
         let counts = |placed: &Placed| self.node(placed.id).carries_times();
@@ -388,7 +397,7 @@ impl Overlay {
             let is_pinned = self.mounts[mount.index()].baseline.is_some();
             let mut on_disk = HashMap::new();
             if is_pinned {
-                self.add_made_again_elsewhere(&host, &placed, &mut changes);
+                self.add_made_again_elsewhere(&host, *layer, &placed, &mut changes);
                 (changes, on_disk) = self.split_settled(&host, changes)?;
             }
             let unchanged_names = self.unchanged_names(&changes);
@@ -424,25 +433,40 @@ impl Overlay {
         placed: &[Placed],
         changes: &mut Vec<Change>,
     ) {
-        let known = changes.len();
         let mut names: HashMap<NodeId, Vec<&VPath>> = HashMap::new();
         for Placed { id, path, .. } in placed.iter().filter(|it| self.node(it.id).nlink > 1) {
             names.entry(*id).or_default().push(path);
         }
-        for Placed { id, path, .. } in placed {
-            let node = self.node(*id);
+        let may_be_added = |it: &&Placed| {
+            let node = self.node(it.id);
             let is_timed_file = node.carries_times() && matches!(node.body, Body::File(_));
-            let is_known =
-                || changes[..known].binary_search_by(|change| change.path.cmp(path)).is_ok();
-            if !(is_timed_file || self.is_new_with_names(*id)) || is_known() {
+            is_timed_file || self.is_new_with_names(it.id)
+        };
+        let before = |it: &Placed| {
+            let stat = Layer::stat(host, &it.path).ok().filter(|stat| stat.nlink > 1)?;
+            let has_others = |names: &Vec<&VPath>| !has_only_names(host, &stat, names);
+            names.get(&it.id).is_none_or(has_others).then_some(stat)
+        };
+        self.add_equal(layer, placed.iter().filter(may_be_added), before, changes);
+    }
+
+    /// Adds those of `placed` that are none of the `changes`, sorted by path, and for which `before` returns the attributes of
+    /// the file of `layer` with equal content.
+    pub(super) fn add_equal<'p>(
+        &self,
+        layer: u16,
+        placed: impl Iterator<Item = &'p Placed>,
+        before: impl Fn(&Placed) -> Option<Stat>,
+        changes: &mut Vec<Change>,
+    ) {
+        let known = changes.len();
+        for it in placed {
+            if changes[..known].binary_search_by(|change| change.path.cmp(&it.path)).is_ok() {
                 continue;
             }
-            if let Ok(stat) = Layer::stat(host, path)
-                && stat.nlink > 1
-                && !names.get(id).is_some_and(|names| has_only_names(host, &stat, names))
-            {
+            if let Some(stat) = before(it) {
+                let (mount, path, after) = (self.node(it.id).mount, it.path.clone(), Some(it.id));
                 let before = Some(Found { layer, path: path.clone(), stat, rest: Vec::new() });
-                let (mount, path, after) = (node.mount, path.clone(), Some(*id));
                 changes.push(Change { mount, path, before, after, is_equal: true });
             }
         }

@@ -12,10 +12,10 @@ use crate::kernel::vfs::diff::file_version::FileVersion;
 use crate::kernel::vfs::diff::{Change, DiffError, failed};
 use crate::kernel::vfs::layer::host_dir::HostDir;
 use crate::kernel::vfs::layer::{FileType, Layer, Stat};
+use crate::kernel::vfs::overlay::Overlay;
 use crate::kernel::vfs::overlay::baseline::{Baseline, KEPT_BYTES_MAX, start};
 use crate::kernel::vfs::overlay::node::{Body, NodeId, Origin};
 use crate::kernel::vfs::overlay::pins::{Pin, There};
-use crate::kernel::vfs::overlay::{Found, Overlay};
 use crate::kernel::vfs::path::VPath;
 
 /// By mount, directories in which no name was added or removed before the write.
@@ -99,31 +99,21 @@ impl Overlay {
     pub(super) fn add_made_again_elsewhere(
         &self,
         host: &HostDir,
+        layer: u16,
         placed: &[Placed],
         changes: &mut Vec<Change>,
     ) {
-        let known = changes.len();
-        for Placed { id, path, .. } in placed {
-            let node = self.node(*id);
-            if matches!(node.body, Body::Dir(_)) || !node.carries_times() {
-                continue;
-            }
-            let index = node.mount.index();
-            let baseline = self.mounts[index].baseline.as_ref();
-            let before = baseline.and_then(|it| it.pinned_stat(path));
-            let now = Layer::stat(host, path).ok();
-            let Some(stat) = before.filter(|it| now.is_some_and(|now| now.stamp != it.stamp))
-            else {
-                continue;
-            };
-            if changes[..known].binary_search_by(|change| change.path.cmp(path)).is_err() {
-                let layer = self.mounts[index].layer;
-                let before = Some(Found { layer, path: path.clone(), stat, rest: Vec::new() });
-                let (mount, path, after) = (node.mount, path.clone(), Some(*id));
-                changes.push(Change { mount, path, before, after, is_equal: true });
-            }
-        }
-        changes.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+        let baseline = self.mounts[self.mount_of(layer).index()].baseline.as_ref();
+        let may_be_added = |it: &&Placed| {
+            let node = self.node(it.id);
+            node.carries_times() && !matches!(node.body, Body::Dir(_))
+        };
+        let before = |it: &Placed| {
+            let before = baseline?.pinned_stat(&it.path)?;
+            let now = Layer::stat(host, &it.path).ok()?;
+            (now.stamp != before.stamp).then_some(before)
+        };
+        self.add_equal(layer, placed.iter().filter(may_be_added), before, changes);
     }
 
     /// Separates the changes that the disk has already, with what it has there. `changes` are those of one mount,
@@ -222,8 +212,7 @@ impl Overlay {
             }
             let is_timed = |placed: &&Placed| {
                 let node = self.node(placed.id);
-                let is_dir = matches!(node.body, Body::Dir(_));
-                is_dir && (node.is_changed_dir() || node.carries_times())
+                matches!(node.body, Body::Dir(_)) && node.has_own_times()
             };
             above.extend(target.placed.iter().filter(is_timed).map(|placed| placed.path.clone()));
             known.push((index, baseline.unchanged_dirs(above)));

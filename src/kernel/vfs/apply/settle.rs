@@ -44,6 +44,13 @@ impl Overlay {
         placed
     }
 
+    /// The directories among `placed`, the entries of `mount`, with the mount's own.
+    pub(super) fn dirs_among(&self, mount: MountId, placed: &[Placed]) -> Vec<(NodeId, VPath)> {
+        let root = (self.mount_root(mount), VPath::root());
+        let dirs = placed.iter().filter(|it| matches!(self.node(it.id).body, Body::Dir(_)));
+        dirs.map(|Placed { id, path, .. }| (*id, path.clone())).chain([root]).collect()
+    }
+
     /// Whether `id` is at the place where a layer has it.
     pub(in crate::kernel::vfs) fn is_at_home(&self, id: NodeId) -> bool {
         let Some(origin) = &self.node(id).origin else { return false };
@@ -94,13 +101,12 @@ impl Overlay {
             if !of_mount.is_layered || of_mount.read_only {
                 continue;
             }
-            let placed = self.placed_in(mount).into_iter().map(|placed| (placed.id, placed.path));
-            for (id, path) in placed.chain([(of_mount.root, VPath::root())]) {
-                let node = self.node(id);
-                if node.is_changed_dir() {
-                    found.push(ChangedTimes { mount, path, times: node.times, was_set: false });
-                }
-            }
+            let changed = |(id, path)| {
+                let node = Some(self.node(id)).filter(|node| node.is_changed_dir())?;
+                Some(ChangedTimes { mount, path, times: node.times, was_set: false })
+            };
+            let dirs = self.dirs_among(mount, &self.placed_in(mount));
+            found.extend(dirs.into_iter().filter_map(changed));
         }
         found.sort_unstable_by(|a, b| (a.mount, &a.path).cmp(&(b.mount, &b.path)));
         found

@@ -55,10 +55,9 @@ impl Written {
         for (path, set) in &attributes {
             let path = *path;
             if set.of.is_some_and(|of| of.file_type == FileType::Directory)
-                && let (Some(times), Ok(now)) = (set.times, transaction.tree().stat(path))
-                && has_time(&now, times)
+                && let Some(times) = set.times
             {
-                dir_times.push((path.clone(), now.mtime_ns));
+                dir_times.extend(time_set(transaction.tree(), path, times));
             }
             let before = checked.get(&(target.layer, path.clone())).map(Identity::of);
             // Unread files, such as empty ones, were not compared.
@@ -75,11 +74,7 @@ impl Written {
 
     /// What is on the disk because of the times of directories.
     pub fn of_dirs(tree: &dyn Tree, changed_dirs: &[DirTimes]) -> Self {
-        let set = |changed: &DirTimes| {
-            let now = tree.stat(&changed.path).ok();
-            let now = now.filter(|now| changed.of_program().is_some_and(|it| has_time(now, it)))?;
-            Some((changed.path.clone(), now.mtime_ns))
-        };
+        let set = |changed: &DirTimes| time_set(tree, &changed.path, changed.of_program()?);
         Self { stats: HashMap::new(), dir_times: changed_dirs.iter().filter_map(set).collect() }
     }
 
@@ -104,6 +99,12 @@ fn is_it(of: &Identity, times: Option<Times>, now: &Stat) -> bool {
     of.is(now)
         || times.is_some_and(|times| has_time(now, times))
             && Identity { mtime_ns: now.mtime_ns, ..*of }.is(now)
+}
+
+/// `path` with its modification time, if that is the one of `times`.
+fn time_set(tree: &dyn Tree, path: &VPath, times: Times) -> Option<(VPath, u64)> {
+    let now = tree.stat(path).ok().filter(|now| has_time(now, times))?;
+    Some((path.clone(), now.mtime_ns))
 }
 
 /// Whether `now` has the modification time of `times`, as its file system keeps it.

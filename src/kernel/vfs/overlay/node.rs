@@ -77,6 +77,11 @@ impl Node {
         }
     }
 
+    /// Whether an apply sets its times on the disk, as a change or as those of a changed directory.
+    pub fn has_own_times(&self) -> bool {
+        self.carries_times() || self.is_changed_dir()
+    }
+
     /// Whether it is a directory in which a program added or removed names: an apply gives it the time of that.
     pub fn is_changed_dir(&self) -> bool {
         let is_changed = self.times_of == TimesOf::Clock && self.times.mtim > 0;

@@ -148,7 +148,7 @@ impl DiskTimes {
     /// The times that `node` gets on the disk; `None` if it keeps those it has there.
     pub fn of(&self, node: &Node) -> Option<Times> {
         let Times { atim, mtim, ctim } = node.times;
-        if !node.carries_times() && !node.is_changed_dir() {
+        if !node.has_own_times() {
             return None;
         }
         match (node.times_of, self.scale) {
@@ -207,8 +207,7 @@ impl Overlay {
                 || self.time_scale.has_begun(*ns) && known.on_disk(*ns).is_some()
         };
         if let TimeScale::Paused(start) = self.time_scale {
-            let is_timed = |node: &Node| node.carries_times() || node.is_changed_dir();
-            for (_, node) in self.nodes.iter().filter(|(_, node)| is_timed(node)) {
+            for (_, node) in self.nodes.iter().filter(|(_, node)| node.has_own_times()) {
                 // Only times that the clock has shown, not dates or copies of other files' times.
                 let is_past = |ns: &u64| is_of_clock(*ns, start, node.times.ctim) && !is_known(ns);
                 written.extend([node.times.mtim, node.times.atim].into_iter().filter(is_past));

@@ -141,19 +141,16 @@ impl Overlay {
         id: NodeId,
         path: VPath,
     ) -> Result<(), DiffError> {
-        let node = self.node(id);
+        let (node, before) = (self.node(id), plan.baseline.pinned_stat(&path));
         let is_of_session = match node.times_of {
             TimesOf::Guest | TimesOf::Clock => true,
-            TimesOf::Layer | TimesOf::Content => {
-                plan.baseline.pinned_stat(&path).is_some_and(|before| {
-                    self.times_below(plan.mount, &before).0.mtim != node.times.mtim
-                })
-            }
+            TimesOf::Layer | TimesOf::Content => before.is_some_and(|before| {
+                self.times_below(plan.mount, &before).0.mtim != node.times.mtim
+            }),
         };
         if !is_of_session {
             return Ok(());
         }
-        let before = plan.baseline.pinned_stat(&path);
         let is_as_it_was = |now: &Stat| before.is_none_or(|before| now.mtime_ns == before.mtime_ns);
         if plan.now(&path)?.as_ref().is_some_and(is_as_it_was) {
             if !plan.changed.contains(&path) && !path.is_root() {
