@@ -1,7 +1,7 @@
 //! The mounts of a run: the worktree and those of `--dir`.
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -57,7 +57,7 @@ pub fn mount(
         let refuse = |why: String| Usage(format!("--dir {}: {why}", mount.given));
         before_opening(&mount.host, quiet)?;
         let source = open(&mount.host).map_err(|why| refuse(why + &colon_hint(mount)))?;
-        let at = mount_point(&mount.guest, args.no_worktree).map_err(refuse)?;
+        let at = named_mount_point(mount, args.no_worktree).map_err(refuse)?;
         if let Some(Taken { by, .. }) = taken.iter().find(|taken| taken.at == at) {
             let host = mount.host.display();
             let or = match (at == WORKTREE, mount.read_only) {
@@ -95,6 +95,27 @@ pub fn mount(
         }
     })?;
     Ok((machine, args.no_worktree.then_some(preopens)))
+}
+
+/// The path in the namespace of the directory `mount`.
+///
+/// # Errors
+/// It leads above the root; or it is the path on the host, in which `..` follows a symbolic link, so that it can mean
+/// something else in the program.
+pub fn named_mount_point(mount: &DirMount, no_worktree: bool) -> Result<String, String> {
+    let at = mount_point(&mount.guest, no_worktree)?;
+    let mut before = PathBuf::new();
+    for part in mount.host.components() {
+        let is_link = || disk::symlink_metadata(&before).is_ok_and(|found| found.is_symlink());
+        if part == Component::ParentDir && Path::new(&mount.guest) == mount.host && is_link() {
+            let (host, link) = (mount.host.display(), before.display());
+            return Err(format!(
+                "`..` leads back from the symbolic link {link}; choose its name in the program: {host}::GUEST"
+            ));
+        }
+        before.push(part);
+    }
+    Ok(at)
 }
 
 /// Checks that `at` is not where toolchains have their files.

@@ -158,6 +158,9 @@ fn ending_limit(
     if found && !expected {
         return Ok(Some((Limit::Timeout.name(), "--timeout")));
     }
+    if desync.lacks_memory {
+        return Ok(Some((Limit::Memory.name(), "--max-memory")));
+    }
     // The write that meets the bound is cut short.
     let mut output_bytes: u64 = 0;
     for record in tape::open(&args.tape)? {

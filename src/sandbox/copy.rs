@@ -21,6 +21,8 @@ const PIECE_BYTES: usize = 256 << 10;
 /// The mount point of the host's directory. Not the root, to tell it from what is above it.
 const HOST: &str = "host";
 
+const SPECIAL: &str = "it is a device, a pipe or a socket; give the path of a file";
+
 /// The result of a copy.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Copied {
@@ -98,8 +100,8 @@ impl Sandbox {
 
     /// Copies the file or tree `from` of the session to `to` on the host: into `to` if that is a
     /// directory, else as `to`. Existing files are replaced, directories are merged, and no
-    /// symbolic link below `from` or `to` is followed. A path that ends in a slash is a directory. All or nothing is
-    /// written.
+    /// symbolic link below `from` or `to` is followed. A path that ends in a slash is a directory. Of a directory whose path
+    /// ends in `.` or `..` the entries are copied, as by `cp -r`. All or nothing is written.
     ///
     /// # Errors
     /// [`CopyError`].
@@ -137,9 +139,7 @@ impl Sandbox {
                 return Err(CopyError::Host { path: to.to_owned(), message });
             }
             Ok(metadata) if !metadata.is_file() => {
-                let message =
-                    "it is a device, a pipe or a socket; give the path of a file".to_owned();
-                return Err(CopyError::Host { path: to.to_owned(), message });
+                return Err(CopyError::Host { path: to.to_owned(), message: SPECIAL.to_owned() });
             }
             Err(_) if disk::symlink_metadata(&without_slash).is_ok_and(|it| !it.is_dir()) => {
                 let message = "it is a file, not a directory".to_owned();
@@ -150,10 +150,10 @@ impl Sandbox {
         let mut vfs = mounted(&dir, false)?;
         let mut source = Place::of_session(self, from)?;
         let mut target = Place::of_host(&mut vfs, &dir, &name);
-        if name.is_empty() {
-            target.enter(&source.path);
-        } else {
+        if !name.is_empty() {
             target.is_dir = names_dir(&to.to_string_lossy());
+        } else if !means_contents(from) {
+            target.enter(&source.path);
         }
         let copied = copy(&mut source, &mut target)?;
         apply(&mut vfs)?;
@@ -162,7 +162,8 @@ impl Sandbox {
 
     /// Copies the file or tree `from` of the host to `to` in the session: into `to` if that is a
     /// directory, else as `to`. Existing files are replaced, directories are merged, and no
-    /// symbolic link below `from` or `to` is followed. A path that ends in a slash is a directory.
+    /// symbolic link below `from` or `to` is followed. A path that ends in a slash is a directory. Of a directory whose path
+    /// ends in `.` or `..` the entries are copied, as by `cp -r`.
     ///
     /// # Errors
     /// [`CopyError`]; then a part may be copied.
@@ -173,7 +174,8 @@ impl Sandbox {
         source.is_dir = names_dir(&from.to_string_lossy());
         let mut target = Place::of_session(self, to)?;
         let found = target.vfs.stat(target.vfs.host_base(), or_dot(&target.path), Follow::Yes);
-        if found.is_ok_and(|found| found.file_type == FileType::Directory) {
+        let is_dir = found.is_ok_and(|found| found.file_type == FileType::Directory);
+        if is_dir && !means_contents(&from.to_string_lossy()) {
             target.enter(&name);
         }
         let copied = copy(&mut source, &mut target);
@@ -215,7 +217,9 @@ fn mounted(dir: &Path, read_only: bool) -> Result<Overlay, CopyError> {
 impl<'v> Place<'v> {
     fn of_session(sandbox: &'v mut Sandbox, path: &str) -> Result<Self, CopyError> {
         let now_ns = sandbox.machine_mut().now_ns();
-        let parsed = VPath::parse(path).map(|parsed| parsed.as_str().to_owned());
+        let files = sandbox.files();
+        let found = files.without_parents(files.root(), path);
+        let parsed = found.and_then(|found| Ok(VPath::parse(&found)?.as_str().to_owned()));
         let fail = |errno| CopyError::Path { operation: "find", path: path.to_owned(), errno };
         let (path, is_dir) = (parsed.map_err(fail)?, names_dir(path));
         Ok(Self { path, is_dir, vfs: sandbox.files(), now_ns, host: None })
@@ -232,6 +236,17 @@ impl<'v> Place<'v> {
             None => format!("/{path}"),
         };
         move |errno| CopyError::Path { operation, path, errno }
+    }
+
+    /// The error if this is no file, no directory and no link.
+    fn special(&self) -> CopyError {
+        match self.host {
+            Some(dir) => {
+                let path = dir.join(self.path[HOST.len()..].trim_start_matches('/'));
+                CopyError::Host { path, message: SPECIAL.to_owned() }
+            }
+            None => self.failed("copy", &self.path)(Errno::Notsup),
+        }
     }
 
     /// Appends the last component of `path`, if it has one.
@@ -320,6 +335,12 @@ fn names_dir(path: &str) -> bool {
     path.ends_with(std::path::is_separator)
 }
 
+/// Whether `path` names a directory without a name to copy it under.
+fn means_contents(path: &str) -> bool {
+    let mut names = path.split(std::path::is_separator).filter(|name| !name.is_empty());
+    matches!(names.next_back(), Some("." | ".."))
+}
+
 fn or_dot(path: &str) -> &str {
     if path.is_empty() { "." } else { path }
 }
@@ -374,6 +395,7 @@ fn copy(source: &mut Place<'_>, target: &mut Place<'_>) -> Result<Copied, CopyEr
                 made.map_err(target.failed("make the link", &to))?;
                 copied.links += 1;
             }
+            _ if below.is_empty() => return Err(source.special()),
             _ => copied.left_out.push(below),
         }
     }

@@ -340,11 +340,10 @@ impl Sandbox {
             command.env(key, value);
         }
         let cwd = request.cwd.as_deref().unwrap_or("/");
-        let cwd = VPath::parse(cwd).ok().map(|path| path.absolute("/"));
-        let cwd = cwd.filter(|path| {
-            let vfs = self.machine.vfs_mut();
-            vfs.open_dir(path).map(|node| vfs.close(node)).is_ok()
-        });
+        let vfs = self.machine.vfs_mut();
+        let cwd = vfs.without_parents(vfs.root(), cwd).and_then(|path| VPath::parse(&path)).ok();
+        let cwd = cwd.map(|path| path.absolute("/"));
+        let cwd = cwd.filter(|path| vfs.open_dir(path).map(|node| vfs.close(node)).is_ok());
         let Some(cwd) = cwd else {
             let cwd = request.cwd.as_deref().unwrap_or("/");
             return Err(SandboxError::invalid("cwd", format_args!("{cwd} is not a directory")));

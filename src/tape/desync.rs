@@ -27,6 +27,9 @@ pub struct Desync {
     /// The last input of the program before the divergence from which a secret was removed: the run
     /// may differ only because of it.
     pub withheld: Option<Withheld>,
+    /// Whether the replay ran into its limit of memory, which is below that of the run: the run may differ only because
+    /// of it.
+    pub lacks_memory: bool,
 }
 
 impl Desync {

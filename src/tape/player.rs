@@ -23,7 +23,13 @@ impl<I: Iterator<Item = Result<Record, TapeError>> + Send> Player<I> {
 
     fn desync(&mut self, expected: Option<Record>, found: Option<Record>) -> TapeError {
         let before = self.before.drain(..).collect();
-        TapeError::Desync(Box::new(Desync { before, expected, found, withheld: None }))
+        TapeError::Desync(Box::new(Desync {
+            before,
+            expected,
+            found,
+            withheld: None,
+            lacks_memory: false,
+        }))
     }
 }
 

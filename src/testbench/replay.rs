@@ -13,7 +13,7 @@ use crate::engine::{Engine, EngineConfig, Module, Outcome, Program, RunError};
 use crate::host::{HostHandle, SessionHost};
 use crate::kernel::io::stdio::{OutputStream, Stdio};
 use crate::kernel::machine::Machine;
-use crate::kernel::machine::limits::Limits;
+use crate::kernel::machine::limits::{Limit, Limits};
 use crate::kernel::process::programs::Programs;
 use crate::kernel::vfs::TapedTree;
 use crate::native::TapedChildren;
@@ -59,6 +59,7 @@ pub fn replay(
     let host_config = config.and_then(|config| config.host);
     let has_programs = config.and_then(|config| config.has_programs);
     let counts_fuel = config.is_some_and(|config| config.limits.fuel.is_some());
+    let memory_bytes = config.map_or(0, |config| config.limits.memory_bytes_max);
     let checks_starts = host_config.is_some_and(|host| host.checks_starts);
     let calls = std::mem::take(&mut script.host_calls);
     let host = SessionHost::builder().taped(calls, checks_starts).build();
@@ -122,9 +123,14 @@ pub fn replay(
         record_changes(&mut machine, &recorder)
     };
     // A divergence may be the reason why changes cannot be determined.
-    let records = recorder.finish().map_err(|error| with_withheld(path, error))?;
+    let lacks_memory = bounds.memory_bytes_max < memory_bytes && ran_short(&machine);
+    let records = recorder.finish().map_err(|error| explained(path, lacks_memory, error))?;
     changes?;
     Ok(Replayed { machine, outputs, records })
+}
+
+fn ran_short(machine: &Machine) -> bool {
+    machine.limits_hit().contains(&Limit::Memory)
 }
 
 /// Takes what the tape at `path` says of the changes as it is: some are unknown, so that nothing can be compared.
@@ -199,11 +205,11 @@ fn programs<L: FnMut(&str, Option<Digest>) -> Result<Module, String>>(
     })
 }
 
-/// Adds to a divergence whether a secret was removed before it.
-fn with_withheld(path: &Path, mut error: TapeError) -> TapeError {
-    if let TapeError::Desync(desync) = &mut error
-        && let Ok(tape) = TapeReader::open(path)
-    {
+/// Adds to a divergence whether a secret was removed before it, or the replay lacked memory.
+fn explained(path: &Path, lacks_memory: bool, mut error: TapeError) -> TapeError {
+    let TapeError::Desync(desync) = &mut error else { return error };
+    desync.lacks_memory = lacks_memory;
+    if let Ok(tape) = TapeReader::open(path) {
         let until = desync.seq();
         let records = tape.map_while(Result::ok).take_while(|record| record.seq <= until);
         desync.withheld = records

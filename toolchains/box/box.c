@@ -123,14 +123,18 @@ bool is_output(FILE *file, off_t *next) {
     return true;
 }
 
+void read_rest(FILE *file, struct bytes *bytes) {
+    char block[16384];
+    size_t count;
+    while ((count = fread(block, 1, sizeof block, file)) > 0) append(bytes, block, count);
+}
+
 bool read_whole(const char *path, struct bytes *bytes) {
     *bytes = (struct bytes){0};
     append(bytes, "", 0);
     FILE *file = open_input(path);
     if (!file) return false;
-    char block[16384];
-    size_t count;
-    while ((count = fread(block, 1, sizeof block, file)) > 0) append(bytes, block, count);
+    read_rest(file, bytes);
     bool failed = ferror(file);
     if (failed) warn_path(path);
     clearerr(file);
@@ -267,7 +271,7 @@ static bool parse_relative(const char *text, long long *seconds) {
     return false;
 }
 
-struct timespec parse_time(const char *text) {
+struct timespec parse_time(const char *text, const struct timespec *now) {
     struct timespec time = {0};
     const char *rest = text + 1;
     if (*text == '@') {
@@ -285,7 +289,8 @@ struct timespec parse_time(const char *text) {
     int used = 0;
     long long seconds;
     if (parse_relative(text, &seconds)) {
-        clock_gettime(CLOCK_REALTIME, &time);
+        if (now) time = *now;
+        else clock_gettime(CLOCK_REALTIME, &time);
         if (__builtin_add_overflow(time.tv_sec, seconds, &time.tv_sec)) die("invalid date '%s'", text);
         return time;
     }

@@ -63,6 +63,7 @@ void free_texts(struct texts *texts);
 
 // All of a file, `-` being standard input; false after a message. What is there ends with a NUL that is not counted.
 bool read_whole(const char *path, struct bytes *bytes);
+void read_rest(FILE *file, struct bytes *bytes);
 // Opens a file to read, `-` being standard input; NULL after a message.
 FILE *open_input(const char *path);
 void close_input(FILE *file);
@@ -83,8 +84,8 @@ bool is_dir(const char *path);
 
 // A count in decimal, with a suffix b, k, K, M, G, or the end.
 uint64_t parse_count(const char *text, const char *what);
-// @SECONDS, or YYYY-MM-DD[ HH:MM[:SS]] of UTC, or the end.
-struct timespec parse_time(const char *text);
+// @SECONDS, YYYY-MM-DD[ HH:MM[:SS]] of UTC, or what is relative to `now`, which is the clock's time if NULL; or the end.
+struct timespec parse_time(const char *text, const struct timespec *now);
 
 // An escape after a backslash, as echo -e, printf and tr have it: answers the byte and moves `at` behind it; -1 for \c.
 int unescape(const char **at, bool leading_zero);

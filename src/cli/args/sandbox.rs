@@ -167,6 +167,7 @@ pub struct ExecArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   belljar sandbox cp box:out .                 a file or tree, from the session
+  belljar sandbox cp box:out/. here            or only what is in it
   belljar sandbox cp notes.txt box:/tmp/n.txt  ... and into the session
 
 One side is ID:/PATH, or ID:PATH, which begins at /worktree if there is a worktree; write ./ \

@@ -11,10 +11,9 @@ use crate::WORKTREE;
 use crate::base::disk;
 use crate::cli::args::groups::MountArgs;
 use crate::cli::args::sandbox::CreateArgs;
-use crate::cli::args::values::mount_point;
 use crate::cli::exit::Usage;
 use crate::cli::home::installed_toolchains;
-use crate::cli::mounts::{hidden, not_above, not_reserved, worktree_hint};
+use crate::cli::mounts::{hidden, named_mount_point, not_above, not_reserved, worktree_hint};
 use crate::cli::options;
 use crate::cli::planted_links::check_folders;
 use crate::cli::project::lock::Locked;
@@ -81,7 +80,7 @@ fn mounts(args: &MountArgs) -> Result<Vec<SandboxMount>> {
     }
     for dir in &args.dir {
         let option = format!("--dir {}", dir.given);
-        let at = mount_point(&dir.guest, args.no_worktree)
+        let at = named_mount_point(dir, args.no_worktree)
             .map_err(|why| Usage(format!("{option}: {why}")))?;
         if mounts.iter().any(|mount| mount.target == at) {
             let why = format!("something is mounted at {at} already; choose another GUEST");

@@ -59,6 +59,19 @@ impl Guest {
         absolute(&self.current_dir().unwrap_or(Cow::Borrowed(self.current_path())), path)
     }
 
+    /// Makes the path of a file absolute, without `..`. Up to version 10 of the kernel `..` took the name before it away, also
+    /// that of a symbolic link.
+    ///
+    /// # Errors
+    /// Those of [`Overlay::without_parents`](crate::kernel::vfs::Overlay::without_parents).
+    pub(super) fn absolute_file(&mut self, path: &str) -> Result<String, Errno> {
+        if !self.knows_version_11() || !path.split('/').any(|name| name == "..") {
+            return Ok(self.absolute(path));
+        }
+        let from = self.current_node().unwrap_or(self.machine.vfs.root());
+        Ok(absolute("/", &self.machine.vfs.without_parents(from, path)?))
+    }
+
     /// Opens the directory at `path` by the rules of the kernel version; returns its path, too.
     fn open_from_current(&mut self, path: &str) -> Opened {
         if self.follows_dirs() {

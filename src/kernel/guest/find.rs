@@ -157,7 +157,8 @@ impl Guest {
                 return Ok(Step::Script((path, interpreter(line))));
             }
             let found = self.find_module(&path, bytes).map_err(cannot_run)?;
-            return Ok(Step::Program(Found { path: Some(self.absolute(&path)), ..found }));
+            let path = self.absolute_file(&path).ok();
+            return Ok(Step::Program(Found { path, ..found }));
         }
         if is_searched
             && may_be_substitute

@@ -216,12 +216,12 @@ impl Guest {
     /// `EACCES` if it is not a regular file; `EFBIG` above `bytes_max` bytes; `ENOENT` if it does not
     /// exist or the process is confined; errors of reading.
     pub fn read_file(&mut self, path: &str, bytes_max: u64) -> Result<Vec<u8>, Errno> {
-        let path = self.absolute(path);
-        let base = self.machine.vfs.host_base();
         if self.preopens.iter().any(|preopen| preopen.reach == Reach::Confined) {
             // A confined process must not run files that it cannot open.
             return Err(Errno::Noent);
         }
+        let path = self.absolute_file(path)?;
+        let base = self.machine.vfs.host_base();
         let vfs = &mut self.machine.vfs;
         let relative = if path == "/" { "." } else { &path[1..] };
         let metadata = vfs.stat(base, relative, Follow::Yes)?;

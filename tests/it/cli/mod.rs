@@ -12,6 +12,7 @@ mod hints;
 mod host;
 #[cfg(unix)]
 mod host_limits;
+mod link_parents;
 mod link_texts;
 mod living;
 mod living_mounts;

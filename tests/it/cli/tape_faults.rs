@@ -315,3 +315,20 @@ fn secret_in_pieces_of_several_processes_is_redacted_once_recognised() {
         assert!(!written.iter().any(|it| it.contains(second)), "{script}: {written:?}");
     }
 }
+
+/// Regression: the run was said to differ.
+#[test]
+fn replay_with_less_memory_than_the_run_needs_says_so() {
+    let folder = scratch();
+    let dir = folder.path();
+    let script = "x=1; while [ ${#x} -lt 2000000 ]; do x=$x$x; done; echo ${#x}";
+    succeed(dir, &["record", "-q", "--tape", "t", "sh", "-c", script]);
+    succeed(dir, &["replay", "-q", "t"]);
+    let output = call(dir, &["replay", "--max-memory", "3MB", "t"]);
+    assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
+    let why = "the replay was ended: memory (raise it with --max-memory)";
+    assert!(stderr(&output).contains(why), "{}", stderr(&output));
+    let output = call(dir, &["replay", "--json", "--max-memory", "3MB", "t"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&report["equal"], &report["limit"]), (&false.into(), &"memory".into()));
+}

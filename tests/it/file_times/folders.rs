@@ -222,6 +222,45 @@ fn applied_files_that_the_user_moves_keep_their_order() {
     session.exec("[ later -nt copy ] && [ late -nt moved/out ]");
 }
 
+/// Regression: after a directory or an empty file had been made, names that went did not make their folder newer; and a file
+/// that was moved over another one was newer than the folder that it had left.
+#[test]
+fn names_that_go_make_a_folder_newer_than_what_is_in_it() {
+    let makers =
+        [": > out/k", "cp /dev/null out/k", "mkdir out/k", "install -d out/k", "ln -s a out/k"];
+    let goers = ["rm out/a", "mv out/a top", "mv out/a out/z", "rm -r out/deep", "ln out/a out/z"];
+    for maker in makers {
+        for goer in goers {
+            let place = Place::new();
+            make(&place.tree());
+            place.applied(&format!("{maker}; seq 9 | sort > /dev/null; {goer}"));
+            let of_made = std::fs::symlink_metadata(place.tree().join("out/k")).unwrap();
+            assert!(place.modified("out") > of_made.modified().unwrap(), "{maker}; {goer}");
+        }
+    }
+    let place = Place::new();
+    make(&place.tree());
+    place.applied("echo 1 > src/a; cat src/a > out/t; mv out/t src/a; find src -newer out > found");
+    assert!(place.modified("out") >= place.modified("src/a"));
+    assert_eq!(place.modified("out"), place.modified("src"));
+    assert_eq!(std::fs::read_to_string(place.tree().join("found")).unwrap(), "");
+}
+
+/// Regression: `make` took what it had made before a file was removed for new.
+#[test]
+fn make_sees_that_a_name_is_gone() {
+    let place = Place::new();
+    let tree = place.tree();
+    std::fs::create_dir(tree.join("pkg")).unwrap();
+    for name in ["m1", "m2"] {
+        std::fs::write(tree.join("pkg").join(name), name).unwrap();
+    }
+    std::fs::write(tree.join("Makefile"), "pkg/.stamp: pkg\n\tls pkg > list\n\t: > pkg/.stamp\n")
+        .unwrap();
+    place.applied("minimake; rm pkg/m1; minimake");
+    assert_eq!(std::fs::read_to_string(tree.join("list")).unwrap(), "m2\n");
+}
+
 /// Regression: the time was that of the attempt.
 #[test]
 fn folders_keep_their_times_if_the_changes_are_not_written() {

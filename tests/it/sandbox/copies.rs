@@ -64,6 +64,36 @@ fn copy_merges_directories_and_replaces_other_entries() {
     assert!(sandbox.copy_out("/tmp/e/deep", &to).is_err(), "a directory gives way to no file");
 }
 
+/// Regression: `out/.` was copied as `out`, where `cp -r` copies what is in it.
+#[test]
+fn directory_that_ends_in_a_dot_is_copied_without_its_name() {
+    let host = tempfile::tempdir().unwrap();
+    let mut sandbox = new();
+    sh(&mut sandbox, "mkdir -p /tmp/out/deep; echo text > /tmp/out/deep/file");
+    for (from, copied) in [
+        ("/tmp/out/.", "deep/file"),
+        ("/tmp/out/./", "deep/file"),
+        ("/tmp/out/deep/..", "deep/file"),
+        ("/tmp/out/..", "out/deep/file"),
+        ("/tmp/out/", "out/deep/file"),
+        ("/tmp/out/deep/../../out", "out/deep/file"),
+    ] {
+        let to = host.path().join("to");
+        fs::create_dir(&to).unwrap();
+        sandbox.copy_out(from, &to).unwrap();
+        assert_eq!(fs::read(to.join(copied)).unwrap(), b"text\n", "{from}");
+        assert_eq!(tree(&to).len(), copied.split('/').count(), "{from}");
+        sh(&mut sandbox, "mkdir /tmp/in");
+        let out = to.join(copied).ancestors().nth(2).unwrap().to_owned();
+        for from in [out.join("."), out.join("deep/..")] {
+            sandbox.copy_in(&from, "/tmp/in").unwrap();
+            assert_eq!(sh(&mut sandbox, "cd /tmp/in; find . -type f"), "./deep/file\n", "{from:?}");
+        }
+        sh(&mut sandbox, "rm -r /tmp/in");
+        fs::remove_dir_all(&to).unwrap();
+    }
+}
+
 #[test]
 fn copy_names_missing_paths() {
     let host = tempfile::tempdir().unwrap();
@@ -72,7 +102,8 @@ fn copy_names_missing_paths() {
         assert!(error.to_string().contains(name), "{error}");
     };
     names(sandbox.copy_out("/tmp/nothing", host.path()).unwrap_err(), "tmp/nothing");
-    names(sandbox.copy_out("/../x", host.path()).unwrap_err(), "/../x");
+    // As on Linux, the parent of the root is the root.
+    names(sandbox.copy_out("/../x", host.path()).unwrap_err(), "cannot copy /x: No such file");
     names(sandbox.copy_in(&host.path().join("nothing"), "/tmp").unwrap_err(), "nothing");
     sh(&mut sandbox, "echo x > /tmp/x");
     names(sandbox.copy_out("/tmp/x", &host.path().join("no/folder")).unwrap_err(), "no");
@@ -225,6 +256,12 @@ fn copy_omits_and_lists_special_files() {
     let _socket = std::os::unix::net::UnixListener::bind(from.join("socket")).unwrap();
     let copied = new().copy_in(&from, "/tmp").unwrap();
     assert_eq!((copied.files, copied.left_out), (1, vec!["socket".to_owned()]));
+    // Regression: nothing was copied, and that was no error.
+    let error = new().copy_in(&from.join("socket"), "/tmp").unwrap_err().to_string();
+    assert!(
+        error.ends_with("from/socket: it is a device, a pipe or a socket; give the path of a file"),
+        "{error}"
+    );
 }
 
 /// Regression: holes were filled with zeros, in memory and on the disk.

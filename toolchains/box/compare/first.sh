@@ -432,6 +432,12 @@ same ls -L led_to linked
 same ls -LF led_to
 same ls -HF led_to
 same ls -F led_to
+same sh -c 'ln -s timed late; ln -s nowhere lost; touch timed; touch -h -d 2003-01-02T03:04:05Z late lost; stat -c "%Y %N" late lost; [ ! -e nowhere ]'
+same sh -c 'touch -h -m -r late timed; touch --reference=timed --time=mtime ref; touch --date=@5 --no-create ref none; stat -c %Y timed ref; ls none'
+same touch -h none
+same touch -ch none
+same touch --time=birth timed
+same sh -c 'touch --no-dereference --time=atime -d @77 late; touch -f timed; stat -c "%X %Y" late; rm late lost ref'
 both touch -d '2001-02-03T04:05:06.789Z' timed
 both touch -d '2001-02-03 04:05:06,7' timed2
 same find timed -newer timed2

@@ -149,3 +149,12 @@ same find dir -perm 9
 same ls -F tree
 same which no-such-program
 same which /no/such
+both sh -c 'mkdir -p app/out out; : > app/Makefile; : > out/precious; : > app/out/x; printf "#!/bin/sh\necho helper of \$PWD | sed \"s,.*/,,\"\n" > app/helper; chmod +x app/helper'
+same sh -c 'find app -name Makefile -execdir rm -rf out ";"; find app -name Makefile -execdir touch mark ";"; find app -name mark -execdir echo {} of {} ";"'
+same sh -c 'find app -name helper -execdir ./helper ";"; find app/ . -maxdepth 0 -execdir echo {} ";"; find app -type f -execdir echo + {} + | sort'
+same find app -name Makefile -execdir false ";" -print
+trees 'find -execdir'
+same sh -c 'touch -d 2020-02-02T03:04:05Z app/ref; touch -r app/ref -d "1 hour ago" app/f; touch -d "-1 day" -r app/ref app/g; touch -d 2001-01-01Z -r app/ref app/h; stat -c %Y app/f app/g app/h'
+same sh -c 'cd app; echo a > b; echo c > d; install -d -m 755 e; echo b > e/b; install b d; cat d'
+same sh -c 'seq 200000 > app/long; tail -c 20 app/long; tail -n 3 app/long; tail -n 20000 app/long | cksum; tail -c +1288880 app/long; tail -n +199999 app/long; tail -n 0 app/long; tail -c 0 app/long'
+same sh -c 'printf "no end" > app/short; tail -n 1 app/short; tail -n 5 app/short; tail --lines=2 app/long; head --bytes=3 app/long; tail --bytes=4 app/long; head --lines 2 --quiet app/long app/short; rm -r app out'

@@ -483,32 +483,61 @@ static struct timespec parse_stamp(const char *text) {
     return (struct timespec){.tv_sec = timegm(&tm)};
 }
 
+// Of --time=WORD: whether only the time of access is meant.
+static bool is_access(const char *word) {
+    static const struct { const char *word; bool is_access; } WORDS[] = {
+        {"atime", true}, {"access", true}, {"use", true}, {"mtime", false}, {"modify", false},
+    };
+    for (size_t i = 0; i < sizeof WORDS / sizeof *WORDS; i++) {
+        if (strcmp(word, WORDS[i].word) == 0) return WORDS[i].is_access;
+    }
+    die("invalid argument '%s' for '--time'", word);
+}
+
 int tool_touch(int argc, char **argv) {
+    static const struct option LONG[] = {
+        {"no-create", no_argument, NULL, 'c'}, {"date", required_argument, NULL, 'd'},
+        {"no-dereference", no_argument, NULL, 'h'}, {"reference", required_argument, NULL, 'r'},
+        {"time", required_argument, NULL, 'T'}, {0},
+    };
     bool creates = true, access_only = false, change_only = false;
+    int of_link = 0;
+    const char *reference = NULL, *date = NULL;
     struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_NOW}};
-    struct stat stat_;
-    for (int option; (option = getopt_long(argc, argv, "acmd:r:t:", (struct option[]){{0}}, NULL)) != -1;) {
+    for (int option; (option = getopt_long(argc, argv, "acd:fhmr:t:", LONG, NULL)) != -1;) {
         switch (option) {
             case 'a': access_only = true; break;
             case 'm': change_only = true; break;
+            case 'T': *(is_access(optarg) ? &access_only : &change_only) = true; break;
             case 'c': creates = false; break;
-            case 'd': times[0] = times[1] = parse_time(optarg); break;
+            case 'f': break;
+            case 'h': of_link = AT_SYMLINK_NOFOLLOW; break;
+            case 'd': date = optarg; break;
             case 't': times[0] = times[1] = parse_stamp(optarg); break;
-            case 'r':
-                if (stat(optarg, &stat_)) die("failed to get attributes of '%s': %s", optarg, strerror(errno));
-                times[0] = stat_.st_atim;
-                times[1] = stat_.st_mtim;
-                break;
+            case 'r': reference = optarg; break;
             default: die_usage();
         }
     }
     if (optind == argc) die("missing file operand");
+    if (reference) {
+        struct stat stat_;
+        if (fstatat(AT_FDCWD, reference, &stat_, of_link)) {
+            die("failed to get attributes of '%s': %s", reference, strerror(errno));
+        }
+        times[0] = stat_.st_atim;
+        times[1] = stat_.st_mtim;
+    }
+    for (int i = 0; date && i < 2; i++) times[i] = parse_time(date, reference ? &times[i] : NULL);
     if (access_only && !change_only) times[1].tv_nsec = UTIME_OMIT;
     if (change_only && !access_only) times[0].tv_nsec = UTIME_OMIT;
     int status = 0;
     for (int i = optind; i < argc; i++) {
-        if (utimensat(AT_FDCWD, argv[i], times, 0) == 0) continue;
+        if (utimensat(AT_FDCWD, argv[i], times, of_link) == 0) continue;
         if (errno == ENOENT && !creates) continue;
+        if (errno == ENOENT && of_link) {
+            status |= warn("setting times of '%s': %s", argv[i], strerror(errno));
+            continue;
+        }
         int fd = errno == ENOENT ? open(argv[i], O_WRONLY | O_CREAT, 0666) : -1;
         if (fd < 0 || futimens(fd, times)) status |= warn("cannot touch '%s': %s", argv[i], strerror(errno));
         if (fd >= 0) close(fd);

@@ -19,7 +19,8 @@ struct node {
     int argc;
     struct texts batch;
     size_t batch_bytes;
-    bool in_dir;
+    bool in_dir; // -execdir
+    char *batch_dir;
 };
 
 // Bytes of arguments of one command of -exec … +.
@@ -219,12 +220,37 @@ static char *with_path(const char *word, const char *path) {
     return made.at;
 }
 
+// The directory that holds `path`, in which -execdir runs what is called `name` there.
+static char *dir_of(const char *path, char **name) {
+    size_t len;
+    const char *part = last_part(path, &len);
+    struct bytes dir = {0}, made = {0};
+    append(&dir, path, part - path);
+    if (part == path) append(&dir, *path == '/' ? "/" : ".", 1);
+    append(&made, "./", *path == '/' && part == path ? 0 : 2);
+    append(&made, part, len);
+    *name = made.at;
+    return dir.at;
+}
+
+static int run_in(const char *dir, char **argv) {
+    if (!dir) return run_program(argv, -1);
+    char *before = getcwd(NULL, 0);
+    if (!before) die("cannot tell the current directory: %s", strerror(errno));
+    int result = chdir(dir) ? warn("'%s': %s", dir, strerror(errno)) : run_program(argv, -1);
+    if (chdir(before)) die("cannot go back to '%s': %s", before, strerror(errno));
+    free(before);
+    return result;
+}
+
 static void flush_batch(struct node *node) {
     if (!node->batch.count) return;
     struct texts argv = {0};
     for (int i = 0; i < node->argc; i++) push(&argv, copy_text(node->argv[i]));
     for (size_t i = 0; i < node->batch.count; i++) push(&argv, copy_text(node->batch.at[i]));
-    if (run_program(argv.at, -1)) status = 1;
+    if (run_in(node->batch_dir, argv.at)) status = 1;
+    free(node->batch_dir);
+    node->batch_dir = NULL;
     free_texts(&argv);
     free_texts(&node->batch);
     node->batch_bytes = 0;
@@ -236,17 +262,24 @@ static _Noreturn void quit(void) {
 }
 
 static bool execute(struct node *node, const char *path) {
+    char *name = NULL, *dir = node->in_dir ? dir_of(path, &name) : NULL;
+    if (!name) name = copy_text(path);
     if (node->kind == EXEC_MANY) {
-        size_t size = strlen(path) + 1;
-        if (node->batch.count && node->batch_bytes + size > BATCH_BYTES) flush_batch(node);
-        push(&node->batch, copy_text(path));
+        size_t size = strlen(name) + 1;
+        bool is_elsewhere = dir && node->batch_dir && strcmp(dir, node->batch_dir);
+        if (node->batch.count && (is_elsewhere || node->batch_bytes + size > BATCH_BYTES)) flush_batch(node);
+        push(&node->batch, name);
         node->batch_bytes += size;
+        free(node->batch_dir);
+        node->batch_dir = dir;
         return true;
     }
     struct texts argv = {0};
-    for (int i = 0; i < node->argc; i++) push(&argv, with_path(node->argv[i], path));
-    int result = run_program(argv.at, -1);
+    for (int i = 0; i < node->argc; i++) push(&argv, with_path(node->argv[i], name));
+    int result = run_in(dir, argv.at);
     free_texts(&argv);
+    free(name);
+    free(dir);
     return result == 0;
 }
 

@@ -267,7 +267,7 @@ int tool_install(int argc, char **argv) {
     bool dirs = false, exact = false;
     const char *dir = NULL;
     installing.mode = 0755;
-    for (int option; (option = getopt_long(argc, argv, "bcCdDm:o:g:pst:Tv", options, NULL)) != -1;) {
+    for (int option; (option = getopt_long(argc, argv, "cCdDm:o:g:pst:Tv", options, NULL)) != -1;) {
         switch (option) {
             case 'd': dirs = true; break;
             case 'D': installing.makes_parents = true; break;
@@ -280,7 +280,7 @@ int tool_install(int argc, char **argv) {
             case 'T': exact = true; break;
             case 'v': installing.verbose = true; break;
             // There are no users and nothing to strip, and all is copied.
-            case 'b': case 'c': case 'C': case 'o': case 'g': case 's': break;
+            case 'c': case 'C': case 'o': case 'g': case 's': break;
             default: die_usage();
         }
     }

@@ -326,7 +326,7 @@ int tool_date(int argc, char **argv) {
             case 'u': break;
             case 'R': format = "%a, %d %b %Y %H:%M:%S +0000"; break;
             case 'I': format = "%Y-%m-%d"; break;
-            case 'd': time = parse_time(optarg); break;
+            case 'd': time = parse_time(optarg, NULL); break;
             case 'r':
                 if (stat(optarg, &stat_)) die("%s: %s", optarg, strerror(errno));
                 time = stat_.st_mtim;

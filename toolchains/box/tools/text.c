@@ -144,7 +144,41 @@ static int head_of(const char *path, const struct part *part) {
     return status;
 }
 
+// The end of an open file of `size` bytes; what is before it is not read.
+static int end_of(FILE *file, const char *path, uint64_t size, const struct part *part) {
+    uint64_t skip = part->count > 0 ? part->count - 1 : 0;
+    uint64_t wanted = part->bytes ? part->count : 1 << 16;
+    for (bool done = false; !done; wanted *= 4) {
+        uint64_t start = part->other ? (skip < size ? skip : size) : wanted < size ? size - wanted : 0;
+        if (fseeko(file, (off_t)start, SEEK_SET)) break;
+        if (part->bytes) {
+            print_bytes(file, UINT64_MAX);
+            break;
+        }
+        struct bytes text = {0};
+        append(&text, "", 0);
+        read_rest(file, &text);
+        size_t at = before_last(&text, part->count, false);
+        done = at > 0 || start == 0 || ferror(file);
+        if (done) put(text.at + at, text.len - at);
+        free(text.at);
+    }
+    int status = ferror(file) ? warn_path(path) : 0;
+    close_input(file);
+    return status;
+}
+
 static int tail_of(const char *path, const struct part *part) {
+    bool is_of_lines = part->other && !part->bytes;
+    if (strcmp(path, "-") && !is_of_lines) {
+        struct stat stat_;
+        FILE *file = open_input(path);
+        if (!file) return 1;
+        if (fstat(fileno(file), &stat_) == 0 && S_ISREG(stat_.st_mode) && stat_.st_size > 0) {
+            return end_of(file, path, stat_.st_size, part);
+        }
+        close_input(file);
+    }
     struct bytes text;
     if (!read_whole(path, &text)) return 1;
     uint64_t skip = part->count > 0 ? part->count - 1 : 0;
@@ -167,7 +201,11 @@ static int ends_of_files(int argc, char **argv, char sign, int (*print)(const ch
         argc--;
         argv++;
     }
-    for (int option; (option = getopt_long(argc, argv, "n:c:qvf", (struct option[]){{0}}, NULL)) != -1;) {
+    static const struct option LONG[] = {
+        {"bytes", required_argument, NULL, 'c'}, {"lines", required_argument, NULL, 'n'}, {"quiet", no_argument, NULL, 'q'},
+        {"silent", no_argument, NULL, 'q'}, {"verbose", no_argument, NULL, 'v'}, {0},
+    };
+    for (int option; (option = getopt_long(argc, argv, "n:c:qvf", LONG, NULL)) != -1;) {
         switch (option) {
             case 'n':
             case 'c': {

@@ -12,7 +12,7 @@ use super::dir_times::{Before, DirTimes};
 use super::written::Written;
 use super::{Decorate, Target};
 use crate::kernel::vfs::journal::plan::{Plan, Step};
-use crate::kernel::vfs::layer::{Layer, Stat, Times};
+use crate::kernel::vfs::layer::{FileType, Layer, Stat, Times};
 use crate::kernel::vfs::overlay::Overlay;
 use crate::kernel::vfs::overlay::node::{Node, NodeId, TimesOf};
 use crate::kernel::vfs::path::VPath;
@@ -46,7 +46,9 @@ impl Overlay {
         let unchanged_by_others = baseline.map(|it| it.unchanged_dirs(changed.collect()));
         let state = State { disturbed, unchanged_by_others };
         let times = |(id, path)| self.times_of_dir(target, id, path, &state);
-        dirs.into_iter().filter_map(times).collect()
+        let mut dir_times: Vec<DirTimes> = dirs.into_iter().filter_map(times).collect();
+        dir_times.extend(of_gone_dirs(target, &state.disturbed, &dir_times));
+        dir_times
     }
 
     fn times_of_dir(
@@ -123,6 +125,23 @@ impl Overlay {
             }
         }
     }
+}
+
+/// The times that the `disturbed` directories of the disk get back if the apply is taken back, for those that are not in
+/// `known`: the program removed or moved them.
+fn of_gone_dirs(target: &Target, disturbed: &HashSet<VPath>, known: &[DirTimes]) -> Vec<DirTimes> {
+    let with_before = known.iter().filter(|dir| dir.before.is_some());
+    let known: HashSet<&VPath> = with_before.map(|dir| &dir.path).collect();
+    let before = |path: &VPath| {
+        let now = Layer::stat(&*target.host, path).ok()?;
+        (now.file_type == FileType::Directory).then(|| Before::of(&*target.host, path, &now, true))
+    };
+    let gone = disturbed.iter().filter(|path| !known.contains(path));
+    gone.filter_map(|path| {
+        let before = Some(before(path)?);
+        Some(DirTimes { path: path.clone(), after: None, is_of_program: false, before })
+    })
+    .collect()
 }
 
 /// Directories in which the steps of `plan` change names.

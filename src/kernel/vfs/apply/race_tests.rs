@@ -6,6 +6,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::transaction::{Touched, Transaction};
 use crate::base::errno::Errno;
@@ -169,6 +170,36 @@ fn failed_step_is_rolled_back() {
     overlay.apply().unwrap();
     assert_eq!(fs::read(disk.join("c/e/f")).unwrap(), b"old");
     assert_eq!(fs::read(disk.join("z")).unwrap(), b"bytes");
+}
+
+/// Regression: directories that the program had moved or removed had the time of the attempt.
+#[test]
+fn directories_have_their_former_times_whichever_operation_fails() {
+    let mut refused = 0;
+    for number in 0.. {
+        let mut scene = Scene::new(0);
+        let before = dir_times(&scene.disk);
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        let count = Arc::new(AtomicUsize::new(0));
+        let counted = count.clone();
+        let through = Asking::through(move |_, _| {
+            let is_it = counted.fetch_add(1, Ordering::Relaxed) == number;
+            if is_it { Err(std::io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+        });
+        if scene.apply(&through).is_err() {
+            refused += 1;
+            assert_eq!(dir_times(&scene.disk), before, "operation {number}");
+        }
+        if count.load(Ordering::Relaxed) <= number {
+            break;
+        }
+    }
+    assert!(refused > 40, "{refused}");
+}
+
+fn dir_times(disk: &Path) -> Vec<(&'static str, std::time::SystemTime)> {
+    let dirs = [".", "d", "d/sub", "emptied", "becomes a file", "left alone"];
+    dirs.map(|dir| (dir, fs::metadata(disk.join(dir)).unwrap().modified().unwrap())).to_vec()
 }
 
 /// Another type is at the path now: nothing is written through it.

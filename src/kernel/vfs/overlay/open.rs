@@ -237,6 +237,23 @@ impl Overlay {
         Some(format!("/{}", names.join("/")))
     }
 
+    /// `path` without `..`: each leads to the parent of the directory before it, also through a symbolic link, and from the
+    /// root to the root. If there is one, the answer is absolute. A relative path begins in `from`.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR` for what is before a `..`, and as [`Base`].
+    pub fn without_parents(&mut self, from: NodeId, path: &str) -> Result<String, Errno> {
+        let names: Vec<&str> = path.split('/').collect();
+        let Some(last) = names.iter().rposition(|name| *name == "..") else {
+            return Ok(path.to_owned());
+        };
+        let dir = self.open_dir_from(from, &names[..=last].join("/"))?;
+        let real = self.dir_path(dir);
+        self.close(dir);
+        let rest = names[last + 1..].join("/");
+        Ok(format!("{}/{rest}", real.ok_or(Errno::Noent)?.trim_end_matches('/')))
+    }
+
     /// The base of lookups from the root.
     pub fn host_base(&self) -> Base {
         Base { dir: self.root(), root: self.root() }

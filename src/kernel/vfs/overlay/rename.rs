@@ -4,6 +4,7 @@ use super::Overlay;
 use super::node::{Body, NodeId};
 use super::resolve::{Base, Follow, Resolved, without_slashes};
 use crate::base::errno::Errno;
+use crate::kernel::vfs::layer::Times;
 use crate::kernel::vfs::path::NAME_MAX;
 
 impl Overlay {
@@ -113,6 +114,12 @@ impl Overlay {
         }
         self.detach(source.dir, &source.name, now);
         self.attach(target.dir, &target.name, id, now);
+        if self.writes.tells_changes_of_dirs_apart() {
+            // One change of two directories. The file can be in a later second than the first of them.
+            let Times { mtim, ctim, .. } = self.node(target.dir).times;
+            let left = self.node_mut(source.dir);
+            (left.times.mtim, left.times.ctim) = (mtim, ctim);
+        }
         let node = self.node_mut(id);
         node.mount = mount;
         node.times.ctim = now;

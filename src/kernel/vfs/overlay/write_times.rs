@@ -77,6 +77,11 @@ impl WriteTimes {
         self.kernel_version > 5
     }
 
+    /// A name that comes or goes in a directory is later than the one before it.
+    pub(super) fn tells_changes_of_dirs_apart(&self) -> bool {
+        self.kernel_version > 10 && self.last_ns.is_some()
+    }
+
     /// Records that a file with the time `shown_ns` has `disk_ns` on the disk since an apply.
     pub(in crate::kernel::vfs) fn note_applied(
         &mut self,
@@ -239,6 +244,9 @@ impl Overlay {
         let time = self.writes.next(Some(id), before, now);
         if !is_dir {
             self.writes.last_file_ns = time;
+        } else if self.writes.tells_changes_of_dirs_apart() {
+            // What comes or goes next is later than a node that was made at this time.
+            self.writes.last_node = None;
         }
         time
     }
@@ -462,6 +470,44 @@ mod tests {
         bench.0.write_at(open, 0, b"text", START_NS).unwrap();
         assert!(bench.time("dir") < bench.time("dir/file"));
         assert!(bench.time("dir/link") < bench.time("dir/file"), "one after the other");
+    }
+
+    /// Regression: where a directory or an empty file had been made, the removal of another name had the same time, so that
+    /// `make` took what was made from the former names for new.
+    #[test]
+    fn removed_name_makes_a_directory_later_than_what_was_made_in_it() {
+        let mut bench = Bench::new();
+        bench.0.set_kernel_version(11);
+        let base = bench.base();
+        bench.0.create_dir(base, "dir", START_NS).unwrap();
+        bench.write("dir/a");
+        bench.write("dir/b");
+        bench.0.create_dir(base, "dir/made", START_NS).unwrap();
+        assert_eq!(bench.time("dir"), bench.time("dir/made"));
+        for name in ["dir/a", "dir/b"] {
+            let before = bench.time("dir");
+            bench.0.unlink(base, name, START_NS).unwrap();
+            assert!(bench.time("dir") > before, "{name}");
+        }
+        assert!(bench.time("dir") > bench.time("dir/made"));
+    }
+
+    /// Regression: the file was in a later second than the directory that it had left.
+    #[test]
+    fn moved_file_is_not_later_than_the_directory_that_it_left() {
+        let mut bench = Bench::new();
+        bench.0.set_kernel_version(11);
+        let base = bench.base();
+        for dir in ["from", "to"] {
+            bench.0.create_dir(base, dir, START_NS).unwrap();
+        }
+        bench.write("to/file");
+        bench.0.note_process_end();
+        bench.write("from/file");
+        bench.0.rename((base, "from/file"), (base, "to/file"), START_NS).unwrap();
+        assert_eq!(bench.second("to/file"), 101);
+        assert!(bench.time("from") > bench.time("to/file"));
+        assert_eq!(bench.time("from"), bench.time("to"));
     }
 
     #[test]
