@@ -151,7 +151,7 @@ same which no-such-program
 same which /no/such
 both sh -c 'mkdir -p app/out out; : > app/Makefile; : > out/precious; : > app/out/x; printf "#!/bin/sh\necho helper of \$PWD | sed \"s,.*/,,\"\n" > app/helper; chmod +x app/helper'
 same sh -c 'find app -name Makefile -execdir rm -rf out ";"; find app -name Makefile -execdir touch mark ";"; find app -name mark -execdir echo {} of {} ";"'
-same sh -c 'find app -name helper -execdir ./helper ";"; find app/ . -maxdepth 0 -execdir echo {} ";"; find app -type f -execdir echo + {} + | sort'
+same sh -c 'find app -name helper -execdir ./helper ";"; find app/ . -maxdepth 0 -execdir echo {} ";"; find app -type f -execdir echo + {} + | tr " " "\\n" | sort'
 same find app -name Makefile -execdir false ";" -print
 trees 'find -execdir'
 same sh -c 'touch -d 2020-02-02T03:04:05Z app/ref; touch -r app/ref -d "1 hour ago" app/f; touch -d "-1 day" -r app/ref app/g; touch -d 2001-01-01Z -r app/ref app/h; stat -c %Y app/f app/g app/h'

@@ -228,7 +228,7 @@ static char *dir_of(const char *path, char **name) {
     append(&dir, path, part - path);
     if (part == path) append(&dir, *path == '/' ? "/" : ".", 1);
     append(&made, "./", *path == '/' && part == path ? 0 : 2);
-    append(&made, part, len);
+    append(&made, part, strlen(part)); // with the slashes at its end
     *name = made.at;
     return dir.at;
 }
