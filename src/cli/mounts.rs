@@ -104,10 +104,13 @@ pub fn mount(
 /// something else in the program.
 pub fn named_mount_point(mount: &DirMount, no_worktree: bool) -> Result<String, String> {
     let at = mount_point(&mount.guest, no_worktree)?;
+    if Path::new(&mount.guest) != mount.host {
+        return Ok(at);
+    }
     let mut before = PathBuf::new();
     for part in mount.host.components() {
-        let is_link = || disk::symlink_metadata(&before).is_ok_and(|found| found.is_symlink());
-        if part == Component::ParentDir && Path::new(&mount.guest) == mount.host && is_link() {
+        let is_up = part == Component::ParentDir;
+        if is_up && disk::symlink_metadata(&before).is_ok_and(|found| found.is_symlink()) {
             let (host, link) = (mount.host.display(), before.display());
             return Err(format!(
                 "`..` leads back from the symbolic link {link}; choose its name in the program: {host}::GUEST"

@@ -469,7 +469,7 @@ impl Caller {
         let max = guest.machine().limits().host_call_bytes_max;
         let read = |path: &str| {
             guest.begin_call("path_open");
-            let read = guest.read_file(path, template::TEMPLATE_BYTES_MAX);
+            let read = guest.read_file(path, template::TEMPLATE_BYTES_MAX).map(|(_, bytes)| bytes);
             read.map_err(|errno| errno.to_string())
         };
         template::render(name, params, max, read)

@@ -238,7 +238,7 @@ impl<'v> Place<'v> {
         move |errno| CopyError::Path { operation, path, errno }
     }
 
-    /// The error if this is no file, no directory and no link.
+    /// The error for a source that is neither a file, a directory nor a link.
     fn special(&self) -> CopyError {
         match self.host {
             Some(dir) => {

@@ -141,8 +141,8 @@ impl Guest {
             return Ok(Step::Program(found));
         }
         for path in self.candidates(request) {
-            let bytes = match self.read_file(&path, MODULE_BYTES_MAX) {
-                Ok(bytes) => bytes,
+            let (file, bytes) = match self.read_file(&path, MODULE_BYTES_MAX) {
+                Ok(read) => read,
                 Err(_) if is_searched => continue,
                 Err(Errno::Noent)
                     if let Some(name) = stands_for(&path)
@@ -157,8 +157,7 @@ impl Guest {
                 return Ok(Step::Script((path, interpreter(line))));
             }
             let found = self.find_module(&path, bytes).map_err(cannot_run)?;
-            let path = self.absolute_file(&path).ok();
-            return Ok(Step::Program(Found { path, ..found }));
+            return Ok(Step::Program(Found { path: Some(file), ..found }));
         }
         if is_searched
             && may_be_substitute

@@ -210,12 +210,12 @@ impl Guest {
         Err(fault)
     }
 
-    /// Reads the file `path`, from the current directory.
+    /// Reads the file `path`, from the current directory; returns its absolute path and its content.
     ///
     /// # Errors
     /// `EACCES` if it is not a regular file; `EFBIG` above `bytes_max` bytes; `ENOENT` if it does not
     /// exist or the process is confined; errors of reading.
-    pub fn read_file(&mut self, path: &str, bytes_max: u64) -> Result<Vec<u8>, Errno> {
+    pub fn read_file(&mut self, path: &str, bytes_max: u64) -> Result<(String, Vec<u8>), Errno> {
         if self.preopens.iter().any(|preopen| preopen.reach == Reach::Confined) {
             // A confined process must not run files that it cannot open.
             return Err(Errno::Noent);
@@ -231,7 +231,8 @@ impl Guest {
         if metadata.size > bytes_max {
             return Err(Errno::Fbig);
         }
-        vfs.read(&path)
+        let bytes = vfs.read(&path)?;
+        Ok((path, bytes))
     }
 
     /// Records `kind` again, from the tape that is replayed.

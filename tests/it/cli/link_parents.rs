@@ -57,16 +57,12 @@ fn program_is_found_through_the_target_of_a_link() {
         "exec current/bin/../helper 2>&1",
     ] {
         let native = stdout(&user_script(folder.path(), script));
-        assert_eq!(done_or_not(folder.path(), &["sh", "-c", script]), native, "{script}");
+        let output = call(folder.path(), &["sh", "-c", script]);
+        assert_eq!(stdout(&output), native, "{script}");
     }
     done(folder.path(), &["sandbox", "create", "--id", "s"]);
     let tool = done(folder.path(), &["sandbox", "exec", "s", "current/../tool"]);
     assert_eq!(tool, "tool of the releases\n");
-}
-
-#[cfg(unix)]
-fn done_or_not(folder: &Path, args: &[&str]) -> String {
-    stdout(&call(folder, args))
 }
 
 /// Regression: the copy was that of another file, and `--cwd` was another directory.
