@@ -91,7 +91,7 @@ open(sys.argv[2], "wb").write(wasmtime.wat2wasm(open(sys.argv[1], encoding="utf-
 
 
 build_rust() { # WORKSPACE TARGET FOLDER SUFFIX PACKAGE...: builds programs in Rust into FOLDER
-    local workspace=$1 target=$2 folder=$3 suffix=$4 package file
+    local workspace=$1 target=$2 folder=$3 suffix=$4 package file built
     shift 4
     [ "$(rustc --version | cut -d ' ' -f 2)" = $rust_version ] ||
         die "rustc $rust_version is needed for $workspace: run \`rustup toolchain install $rust_version\`, and set RUSTUP_TOOLCHAIN to it"
@@ -105,14 +105,17 @@ build_rust() { # WORKSPACE TARGET FOLDER SUFFIX PACKAGE...: builds programs in R
     for package in "$@"; do
         # A file name of this repository has no hyphens.
         file=$folder/${package//-/_}$suffix.wasm
-        cp "$tools/rust/${workspace//\//-}/$target/release/$package.wasm" "$file"
+        built=$tools/rust/${workspace//\//-}/$target/release/$package.wasm
+        # Cargo spells a library, as those for WASI 0.3 are, without hyphens.
+        [ -e "$built" ] || built=$(dirname "$built")/${package//-/_}.wasm
+        cp "$built" "$file"
         chmod 644 "$file"
     done
 }
 
 build_all_rust() { # FOLDER: builds the programs in Rust below FOLDER
     local tests=$1/tests/guests examples=$1/guest-examples/rust
-    build_rust tests/guests/rust wasm32-wasip2 "$tests" "" exports http-calls preview2-calls process-calls
+    build_rust tests/guests/rust wasm32-wasip2 "$tests" "" exports http-calls preview2-calls preview3-calls process-calls
     build_rust guest-examples/rust wasm32-wasip1 "$tests" _wasip1 commands
     build_rust guest-examples/rust wasm32-wasip2 "$tests" _wasip2 commands
     build_rust guest-examples/rust wasm32-wasip1 "$examples/wasip1" "" ask pipeline

@@ -8,15 +8,17 @@ mod binding;
 mod calls;
 mod difference;
 mod follower;
+pub mod interface;
 mod large_stack;
 mod memory;
 pub mod preview1;
 pub mod preview2;
+pub mod preview3;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use wasmtime::{AsContextMut, Caller, Linker, Memory, ResourceLimiter};
+use wasmtime::{AsContextMut, Caller, Linker, Memory, ResourceLimiter, StoreContextMut};
 
 use crate::base::errno::Errno;
 use crate::base::exhausted::is_exhausted;
@@ -60,7 +62,9 @@ pub struct Process {
     /// Its calls, if they are taken down or made again.
     calls: Option<Box<Calls>>,
     /// What the handles of a component stand for.
-    resources: preview2::Resources,
+    resources: preview2::resources::Resources,
+    /// What the tasks of a component wait for.
+    waits: preview3::Waits,
 }
 
 /// Interrupts the code of a process at the deadline of its run.
@@ -86,7 +90,8 @@ impl Process {
             large_stack: None,
             stack_bytes: 0,
             calls: calls.map(Box::new),
-            resources: preview2::Resources::default(),
+            resources: preview2::resources::Resources::default(),
+            waits: preview3::Waits::default(),
         }
     }
 
@@ -415,19 +420,46 @@ fn take_down(caller: &mut Caller<'_, Process>, code: Option<u32>) {
 /// Gives up the turn. Fuel is the machine's, so it moves with the turn.
 async fn pause(store: &mut (impl AsContextMut<Data = Process> + Send)) -> wasmtime::Result<()> {
     let mut store = store.as_context_mut();
+    leave_fuel(&mut store)?;
+    let resumed = store.data_mut().guest.pause().await;
+    take_fuel(&mut store)?;
+    resumed.map_err(wasmtime::Error::new)
+}
+
+/// As [`pause`], for an event loop, which waits itself: [`begin_turn`] follows, in the next turn.
+fn end_turn(store: &mut StoreContextMut<'_, Process>) -> wasmtime::Result<()> {
+    leave_fuel(store)?;
+    store.data_mut().guest.give_up_turn();
+    Ok(())
+}
+
+/// Begins the turn after [`end_turn`].
+///
+/// # Errors
+/// [`Stop`], if the process was killed meanwhile.
+fn begin_turn(store: &mut StoreContextMut<'_, Process>) -> wasmtime::Result<()> {
+    let resumed = store.data_mut().guest.begin();
+    take_fuel(store)?;
+    resumed.map_err(wasmtime::Error::new)
+}
+
+/// The fuel is for the next process.
+fn leave_fuel(store: &mut StoreContextMut<'_, Process>) -> wasmtime::Result<()> {
     if let Some(stack) = &store.data().large_stack {
         stack.release_unused();
     }
-    let counts_fuel = store.data().guest.machine().run.fuel_left.is_some();
-    if counts_fuel {
+    if store.data().guest.machine().run.fuel_left.is_some() {
         let left = store.get_fuel()?;
         store.data_mut().guest.machine_mut().run.fuel_left = Some(left);
     }
-    let resumed = store.data_mut().guest.pause().await;
-    if counts_fuel && let Some(left) = store.data().guest.machine().run.fuel_left {
-        store.set_fuel(left)?;
+    Ok(())
+}
+
+fn take_fuel(store: &mut StoreContextMut<'_, Process>) -> wasmtime::Result<()> {
+    match store.data().guest.machine().run.fuel_left {
+        Some(left) => store.set_fuel(left),
+        None => Ok(()),
     }
-    resumed.map_err(wasmtime::Error::new)
 }
 
 /// Writes `bytes` to the standard output of a process that is not in a call.

@@ -13,7 +13,8 @@ use super::generator::Generator;
 use super::module::Encoding;
 use super::validate::{component_types, expect_valid};
 use super::{Engine, Module, Program, ProgramError};
-use crate::abi::{belljar, preview2};
+use crate::abi::belljar;
+use crate::abi::interface::{Interface, RUNS};
 
 /// The proposal that components are.
 const COMPONENT_MODEL: &str = "component-model";
@@ -82,12 +83,11 @@ impl ModuleInfo {
             };
             let mut defined = linker.instance(interface).map_err(|it| invalid(it.to_string()))?;
             for (name, item) in &types[instance].exports {
-                if !matches!(item.ty, ComponentEntityType::Func(_)) {
-                    continue;
-                }
+                let ComponentEntityType::Func(function) = item.ty else { continue };
+                let is_async = types[function].async_;
                 imports.insert((interface.to_owned(), name.clone()));
-                let is_known = preview2::name(interface).is_some_and(|known| {
-                    preview2::define_function(&mut defined, known, name).unwrap_or(false)
+                let is_known = Interface::of(interface).is_some_and(|known| {
+                    known.define_function(&mut defined, name, is_async).unwrap_or(false)
                 });
                 if !is_known {
                     unknown_imports.push(format!("{interface}#{name}"));
@@ -95,7 +95,7 @@ impl ModuleInfo {
             }
         }
         let exports = names.exports;
-        let is_command = exports.iter().any(|name| name.starts_with(preview2::RUN));
+        let is_command = exports.iter().any(|name| RUNS.iter().any(|run| name.starts_with(run)));
         let proposals = BTreeSet::from([COMPONENT_MODEL.to_owned()]);
         Ok(Self { is_command, exports, imports, unknown_imports, proposals })
     }
@@ -107,9 +107,9 @@ impl ModuleInfo {
 
     /// Whether it can ask its host for operations by name. What it does depends on the answers, too, where a run has any.
     pub fn asks_host(&self) -> bool {
-        let asks = |(module, name): &(String, String)| match preview2::name(module) {
-            Some("belljar:host/calls") => name == "call",
-            Some("wasi:http/outgoing-handler") => true,
+        let asks = |(module, name): &(String, String)| match Interface::of(module) {
+            Some(Interface::Preview2("belljar:host/calls")) => name == "call",
+            Some(Interface::Preview2("wasi:http/outgoing-handler")) => true,
             Some(_) => false,
             None => module == belljar::MODULE && name == "host_call",
         };

@@ -10,6 +10,7 @@ use wasmtime::component::{self, Component, ComponentExportIndex};
 use wasmtime::{Extern, Instance, Store, Val};
 
 use super::prepare;
+use crate::abi::preview3::event_loop;
 use crate::abi::{Process, write_out};
 use crate::kernel::process::outcome::Outcome;
 
@@ -112,7 +113,10 @@ pub(super) async fn invoke_component(
     let params = call.values::<component::Val>(&types)?;
     expect_written(ty.results())?;
     let mut results = vec![component::Val::Bool(false); ty.results().len()];
-    function.call_async(&mut *store, &params, &mut results).await?;
+    let called = event_loop::run(store, async |tasks| {
+        function.call_concurrent(tasks, &params, &mut results).await
+    });
+    called.await?;
     show(store, &results).await
 }
 

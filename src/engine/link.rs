@@ -11,6 +11,7 @@ use super::code_cache::{self, Code, CodeCache};
 use super::generator::Generator;
 use super::module::{Encoding, UNKNOWN_IMPORTS_MAX};
 use super::{Engine, Module, ProgramError};
+use crate::abi::interface::Interface;
 use crate::abi::{Process, preview2};
 use crate::base::digest::Digest;
 
@@ -249,12 +250,12 @@ fn define_item(
         }
         resources.push(*ty);
     }
-    let known = interface.and_then(preview2::name);
+    let known = interface.and_then(Interface::of);
     let defined = match (ty, known) {
-        (ComponentItem::ComponentFunc(_), Some(known)) => {
-            preview2::define_function(instance, known, item)
+        (ComponentItem::ComponentFunc(function), Some(known)) => {
+            known.define_function(instance, item, function.async_())
         }
-        (ComponentItem::Resource(_), Some(_)) => preview2::define_resource(instance, item),
+        (ComponentItem::Resource(_), Some(known)) => known.define_resource(instance, item),
         _ => Ok(false),
     };
     if defined.map_err(|error| unknown.mismatch(&error))? {
@@ -264,9 +265,8 @@ fn define_item(
         // Types are described by what uses them.
         ComponentItem::Type(_) => Ok(()),
         ComponentItem::Resource(_) => preview2::none::<UnknownImportCalled>(instance, item),
-        ComponentItem::ComponentFunc(_) => {
-            let call = unknown.function(spelled())?;
-            instance.func_new(item, move |_, _, _, _| Err(wasmtime::Error::new(call.clone())))
+        ComponentItem::ComponentFunc(function) => {
+            preview2::define_trap(instance, item, function.async_(), unknown.function(spelled())?)
         }
         ComponentItem::CoreFunc(_) => return Err(unknown.import("core function", &spelled())),
         ComponentItem::Module(_) => return Err(unknown.import("module", &spelled())),

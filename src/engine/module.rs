@@ -150,7 +150,7 @@ crate::base::readable::readable!(ProgramError);
 pub enum Encoding {
     /// A module: WASI preview1.
     Module,
-    /// A component: WASI 0.2.
+    /// A component: WASI 0.2 or 0.3.
     Component,
 }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use wasmtime::component::Accessor;
 use wasmtime::{
     Caller, Func, Instance, PoolConcurrencyLimitError, Store, UpdateDeadline, WasmBacktrace,
     component,
@@ -16,7 +17,9 @@ use super::prepare;
 use super::program::{Program, Runnable};
 use super::tier::Tier;
 use super::watchdog::Target;
-use crate::abi::{Calls, Process, preview2};
+use crate::abi::interface::RUNS;
+use crate::abi::preview3::event_loop;
+use crate::abi::{Calls, Process};
 use crate::base::exhausted::is_exhausted;
 use crate::kernel::guest::{Guest, Startup};
 use crate::kernel::machine::Machine;
@@ -275,9 +278,10 @@ async fn run_component(
     }
     let ty = pre.component().component_type();
     let exports = || ty.exports(pre.engine()).map(|(name, _)| name);
-    let Some(interface) = exports().find(|name| name.starts_with(preview2::RUN)) else {
+    let run_of = |version: &str| exports().find(|name| name.starts_with(version));
+    let Some(interface) = RUNS.into_iter().find_map(run_of) else {
         let exports = exports().map(str::to_owned).collect();
-        let wanted = "interface \"wasi:cli/run\" of WASI 0.2";
+        let wanted = "interface \"wasi:cli/run\" of WASI 0.2 or 0.3";
         return Err(RunError::NoStart { program: name(), wanted, exports });
     };
     let run = pre.component().get_export_index(None, interface);
@@ -291,7 +295,9 @@ async fn run_component(
     let Some(run) = run else {
         return Err(RunError::BadStart { program: name(), export: interface.to_owned() });
     };
-    Ok(match run.call_async(&mut *store, ()).await {
+    // The process ends with it, whatever other tasks have not done yet, as in wasmtime's command line.
+    let main = async |tasks: &Accessor<Process>| run.call_concurrent(tasks, ()).await;
+    Ok(match event_loop::run(store, main).await {
         Ok((Ok(()),)) => Outcome::Exited(0),
         Ok((Err(()),)) => Outcome::Exited(1),
         Err(error) => outcome_of(store, &error),

@@ -13,7 +13,7 @@ use crate::kernel::machine::limits::Stop;
 
 /// Why a call has no answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Halt {
+pub(in crate::abi) enum Halt {
     /// The process waits: the call is made again. Only functions that may wait return this.
     Wait,
     /// The process ends.
@@ -22,6 +22,18 @@ pub(super) enum Halt {
     Trap(&'static str),
     /// The kernel answered an error that the interface cannot say: a trap.
     Unsaid(Errno),
+}
+
+impl Halt {
+    /// What ends the component.
+    pub fn into_error(self) -> wasmtime::Error {
+        match self {
+            Self::Stop(stop) => wasmtime::Error::new(stop),
+            Self::Trap(message) => wasmtime::Error::new(Trapped::Misuse(message)),
+            Self::Wait => wasmtime::Error::new(Trapped::Unsaid(Errno::Again)),
+            Self::Unsaid(errno) => wasmtime::Error::new(Trapped::Unsaid(errno)),
+        }
+    }
 }
 
 impl From<Fault> for Halt {
@@ -47,7 +59,7 @@ impl From<Stop> for Halt {
 }
 
 /// A trap of a component that the code itself does not raise.
-#[derive(thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 enum Trapped {
     #[error("{0}")]
     Misuse(&'static str),
@@ -57,6 +69,26 @@ enum Trapped {
 
 crate::base::readable::readable!(Trapped);
 
+/// Defines the function `name` in `instance`, each call of which is the trap `error`.
+///
+/// # Errors
+/// The name is already defined.
+pub fn define_trap(
+    instance: &mut LinkerInstance<'_, Process>,
+    name: &str,
+    is_async: bool,
+    error: impl std::error::Error + Clone + Send + Sync + 'static,
+) -> wasmtime::Result<()> {
+    if is_async {
+        instance.func_new_concurrent(name, move |_, _, _, _| {
+            let error = wasmtime::Error::new(error.clone());
+            Box::pin(async move { Err(error) })
+        })
+    } else {
+        instance.func_new(name, move |_, _, _, _| Err(wasmtime::Error::new(error.clone())))
+    }
+}
+
 /// What is done at once with the arguments of a call that may wait.
 type Prepare<P, S> = fn(&mut Process, P) -> Result<S, Halt>;
 
@@ -64,15 +96,26 @@ type Prepare<P, S> = fn(&mut Process, P) -> Result<S, Halt>;
 type Finish<S, R> = fn(&mut Process, &S) -> Result<R, Halt>;
 
 /// A function that is being defined.
-pub(super) struct Functions<'a, 'l> {
+pub(in crate::abi) struct Functions<'a, 'l> {
     instance: &'a mut LinkerInstance<'l, Process>,
     name: &'a str,
+    /// Whether its type is that of an asynchronous function.
+    is_async: bool,
 }
 
 impl<'a, 'l> Functions<'a, 'l> {
-    /// The function `name` in `instance`.
-    pub fn new(instance: &'a mut LinkerInstance<'l, Process>, name: &'a str) -> Self {
-        Self { instance, name }
+    /// The function `name` in `instance`, with the type of an asynchronous function if it `is_async`.
+    pub fn new(
+        instance: &'a mut LinkerInstance<'l, Process>,
+        name: &'a str,
+        is_async: bool,
+    ) -> Self {
+        Self { instance, name, is_async }
+    }
+
+    /// Where it is defined.
+    pub fn instance(&mut self) -> &mut LinkerInstance<'l, Process> {
+        self.instance
     }
 
     /// The name of the function.
@@ -224,8 +267,7 @@ impl<'a, 'l> Functions<'a, 'l> {
 
     /// No component can call it: there is no value of the resource that it needs. `why` says so.
     pub fn cannot_be_called(&mut self, why: &'static str) -> wasmtime::Result<()> {
-        self.instance
-            .func_new(self.name, move |_, _, _, _| Err(wasmtime::Error::new(Trapped::Misuse(why))))
+        define_trap(self.instance, self.name, self.is_async, Trapped::Misuse(why))
     }
 }
 
@@ -233,7 +275,7 @@ impl<'a, 'l> Functions<'a, 'l> {
 macro_rules! interface {
     ($(#[$doc:meta])* $interface:ident: $($name:literal => $how:ident($body:expr)),* $(,)?) => {
         $(#[$doc])*
-        pub(in crate::abi::preview2) fn $interface(functions: &mut $crate::abi::preview2::call::Functions<'_, '_>) -> wasmtime::Result<bool> {
+        pub(in crate::abi) fn $interface(functions: &mut $crate::abi::preview2::call::Functions<'_, '_>) -> wasmtime::Result<bool> {
             match functions.name() {
                 $($name => functions.$how($name, $body)?,)*
                 _ => return Ok(false),
@@ -242,13 +284,13 @@ macro_rules! interface {
         }
     };
 }
-pub(super) use interface;
+pub(in crate::abi) use interface;
 
 /// Makes one call that cannot wait.
 ///
 /// # Errors
 /// [`Stop`], or a trap.
-pub(super) fn call<R: 'static>(
+pub(in crate::abi) fn call<R: 'static>(
     mut store: StoreContextMut<'_, Process>,
     name: &'static str,
     begin: fn(&mut Guest, &'static str),
@@ -300,12 +342,7 @@ fn end<R: 'static>(process: &mut Process, answer: Result<R, Halt>) -> wasmtime::
     };
     finish(&mut process.guest, shown)?;
     process.follow_uncounted_time();
-    answer.map_err(|halt| match halt {
-        Halt::Stop(stop) => wasmtime::Error::new(stop),
-        Halt::Trap(message) => wasmtime::Error::new(Trapped::Misuse(message)),
-        Halt::Wait => wasmtime::Error::new(Trapped::Unsaid(Errno::Again)),
-        Halt::Unsaid(errno) => wasmtime::Error::new(Trapped::Unsaid(errno)),
-    })
+    answer.map_err(Halt::into_error)
 }
 
 /// What the trace shows of `answer`.

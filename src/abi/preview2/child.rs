@@ -4,7 +4,7 @@ use crate::kernel::process::{Pid, WaitStatus};
 
 /// `belljar:process/processes.child`
 #[derive(Clone, Copy)]
-pub(super) struct Child {
+pub(in crate::abi) struct Child {
     pub pid: Pid,
     /// How it ended, once it was waited for.
     pub status: Option<WaitStatus>,

@@ -59,22 +59,22 @@ interface! {
 }
 
 /// `terminal-input`
-pub(super) enum TerminalInput {}
+pub(in crate::abi) enum TerminalInput {}
 
 /// `terminal-output`
-pub(super) enum TerminalOutput {}
+pub(in crate::abi) enum TerminalOutput {}
 
 /// Strings of components are UTF-8: other bytes are replaced.
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn get_arguments(process: &mut Process, (): ()) -> Vec<String> {
+pub(in crate::abi) fn get_arguments(process: &mut Process, (): ()) -> Vec<String> {
     trace!(process.guest, "");
     process.guest.args().iter().map(|arg| text(arg)).collect()
 }
 
-fn get_environment(process: &mut Process, (): ()) -> Vec<(String, String)> {
+pub(in crate::abi) fn get_environment(process: &mut Process, (): ()) -> Vec<(String, String)> {
     trace!(process.guest, "");
     let variables = process.guest.environ().iter().map(|variable| {
         let variable = text(variable);
@@ -87,18 +87,21 @@ fn get_environment(process: &mut Process, (): ()) -> Vec<(String, String)> {
 }
 
 /// None: the preopen `.` is the current directory.
-fn initial_cwd(process: &mut Process, (): ()) -> Option<String> {
+pub(in crate::abi) fn initial_cwd(process: &mut Process, (): ()) -> Option<String> {
     trace!(process.guest, "");
     None
 }
 
-fn exit_as(process: &mut Process, (status,): (Result<(), ()>,)) -> Result<(), Halt> {
+pub(in crate::abi) fn exit_as(
+    process: &mut Process,
+    (status,): (Result<(), ()>,),
+) -> Result<(), Halt> {
     let code = u32::from(status.is_err());
     trace!(process.guest, "code={code}");
     Err(process.guest.proc_exit(code).into())
 }
 
-fn exit_with_code(process: &mut Process, (code,): (u8,)) -> Result<(), Halt> {
+pub(in crate::abi) fn exit_with_code(process: &mut Process, (code,): (u8,)) -> Result<(), Halt> {
     trace!(process.guest, "code={code}");
     Err(process.guest.proc_exit(code.into()).into())
 }
@@ -118,7 +121,10 @@ fn get_stderr(process: &mut Process, (): ()) -> Result<Resource<OutputStream>, H
     process.add(OutputStream::standard(2))
 }
 
-fn no_terminal<T: 'static>(process: &mut Process, (): ()) -> Option<Resource<T>> {
+pub(in crate::abi) fn no_terminal<T: 'static>(
+    process: &mut Process,
+    (): (),
+) -> Option<Resource<T>> {
     trace!(process.guest, "");
     None
 }

@@ -31,23 +31,21 @@ interface! {
     "utc-offset" => answers(utc_offset),
 }
 
-fn monotonic_now(process: &mut Process, (): ()) -> Result<u64, Halt> {
+pub(in crate::abi) fn monotonic_now(process: &mut Process, (): ()) -> Result<u64, Halt> {
     trace!(process.guest, "monotonic");
     let id = ClockId::Monotonic;
     Ok(process.guest.clock_time_get(id)?.saturating_add(process.guest.uptime_ns(id)))
 }
 
-fn monotonic_resolution(process: &mut Process, (): ()) -> u64 {
+pub(in crate::abi) fn monotonic_resolution(process: &mut Process, (): ()) -> u64 {
     trace!(process.guest, "monotonic");
     process.guest.clock_res_get(ClockId::Monotonic)
 }
 
 fn subscribe_instant(process: &mut Process, (when,): (u64,)) -> Result<Resource<Pollable>, Halt> {
     trace!(process.guest, "when={when}");
-    let uptime = process.guest.uptime_ns(ClockId::Monotonic);
-    // The largest time never comes.
-    let time = if when == u64::MAX { when } else { when.saturating_sub(uptime) };
-    process.add(Pollable(Condition::Time(time)))
+    let condition = Condition::at(process, when);
+    process.add(Pollable(condition))
 }
 
 fn subscribe_duration(process: &mut Process, (ns,): (u64,)) -> Result<Resource<Pollable>, Halt> {

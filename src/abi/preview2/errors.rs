@@ -9,13 +9,13 @@ use crate::base::errno::Errno;
 use crate::kernel::guest::Fault;
 
 /// `wasi:io/error.error`
-pub(super) struct IoError {
+pub(in crate::abi) struct IoError {
     pub errno: Errno,
     pub origin: Origin,
 }
 
 /// What a stream belongs to whose operation failed.
-pub(super) enum Origin {
+pub(in crate::abi) enum Origin {
     /// Nothing that has codes of its own.
     Stream,
     /// A file: `filesystem-error-code` has the code.
@@ -38,7 +38,7 @@ pub(super) enum StreamError {
 pub(super) type Answer<T> = Result<Result<T, StreamError>, Halt>;
 
 /// Why an operation on a stream fails.
-pub(super) enum Failure {
+pub(in crate::abi) enum Failure {
     Closed,
     Error(IoError),
     Halt(Halt),

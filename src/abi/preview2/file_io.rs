@@ -4,7 +4,7 @@ use crate::abi::Process;
 use crate::kernel::guest::{Buffers, Fault, Range};
 
 /// Where the next bytes of a stream are.
-pub(super) enum Next {
+pub(in crate::abi) enum Next {
     /// In a file.
     At(u64),
     /// At the end of a file.

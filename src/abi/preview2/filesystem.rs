@@ -8,7 +8,7 @@ use super::file_io::{read_at, write_at};
 use super::input::InputStream;
 use super::output::OutputStream;
 use super::types::{
-    Advice, DescriptorFlags, DescriptorStat, DescriptorType, DirectoryEntry, ErrorCode,
+    Advice, DescriptorFlags, DescriptorStat, DescriptorType, DirectoryEntry, ErrorCode, FileTime,
     MetadataHashValue, NewTimestamp, OpenFlags, PathFlags,
 };
 use crate::abi::{Process, trace};
@@ -20,31 +20,31 @@ use crate::kernel::vfs::{FileType, Follow};
 interface! {
     /// `wasi:filesystem/types`
     types:
-    "[method]descriptor.advise" => is(advise),
+    "[method]descriptor.advise" => is(advise::<ErrorCode>),
     "[method]descriptor.append-via-stream" => is(append_via_stream),
-    "[method]descriptor.create-directory-at" => is(create_directory_at),
-    "[method]descriptor.get-flags" => is(get_flags),
-    "[method]descriptor.get-type" => is(get_type),
+    "[method]descriptor.create-directory-at" => is(create_directory_at::<ErrorCode>),
+    "[method]descriptor.get-flags" => is(get_flags::<ErrorCode>),
+    "[method]descriptor.get-type" => is(get_type::<DescriptorType, ErrorCode>),
     "[method]descriptor.is-same-object" => is(is_same_object),
-    "[method]descriptor.link-at" => is(link_at),
-    "[method]descriptor.metadata-hash" => is(metadata_hash),
-    "[method]descriptor.metadata-hash-at" => is(metadata_hash_at),
-    "[method]descriptor.open-at" => is(open_at),
+    "[method]descriptor.link-at" => is(link_at::<ErrorCode>),
+    "[method]descriptor.metadata-hash" => is(metadata_hash::<ErrorCode>),
+    "[method]descriptor.metadata-hash-at" => is(metadata_hash_at::<ErrorCode>),
+    "[method]descriptor.open-at" => is(open_at::<ErrorCode>),
     "[method]descriptor.read" => is(read),
     "[method]descriptor.read-directory" => is(read_directory),
     "[method]descriptor.read-via-stream" => is(read_via_stream),
-    "[method]descriptor.readlink-at" => is(readlink_at),
-    "[method]descriptor.remove-directory-at" => is(remove_directory_at),
-    "[method]descriptor.rename-at" => is(rename_at),
-    "[method]descriptor.set-size" => is(set_size),
-    "[method]descriptor.set-times" => is(set_times),
-    "[method]descriptor.set-times-at" => is(set_times_at),
-    "[method]descriptor.stat" => is(stat),
-    "[method]descriptor.stat-at" => is(stat_at),
-    "[method]descriptor.symlink-at" => is(symlink_at),
-    "[method]descriptor.sync" => is(sync),
-    "[method]descriptor.sync-data" => is(sync),
-    "[method]descriptor.unlink-file-at" => is(unlink_file_at),
+    "[method]descriptor.readlink-at" => is(readlink_at::<ErrorCode>),
+    "[method]descriptor.remove-directory-at" => is(remove_directory_at::<ErrorCode>),
+    "[method]descriptor.rename-at" => is(rename_at::<ErrorCode>),
+    "[method]descriptor.set-size" => is(set_size::<ErrorCode>),
+    "[method]descriptor.set-times" => is(set_times::<NewTimestamp, ErrorCode>),
+    "[method]descriptor.set-times-at" => is(set_times_at::<NewTimestamp, ErrorCode>),
+    "[method]descriptor.stat" => is(stat::<DescriptorStat, ErrorCode>),
+    "[method]descriptor.stat-at" => is(stat_at::<DescriptorStat, ErrorCode>),
+    "[method]descriptor.symlink-at" => is(symlink_at::<ErrorCode>),
+    "[method]descriptor.sync" => is(sync::<ErrorCode>),
+    "[method]descriptor.sync-data" => is(sync::<ErrorCode>),
+    "[method]descriptor.unlink-file-at" => is(unlink_file_at::<ErrorCode>),
     "[method]descriptor.write" => is(write),
     "[method]descriptor.write-via-stream" => is(write_via_stream),
     "[method]directory-entry-stream.read-directory-entry" => is(read_directory_entry),
@@ -52,27 +52,42 @@ interface! {
 }
 
 /// `descriptor`
-pub(super) struct Descriptor {
+pub(in crate::abi) struct Descriptor {
     pub fd: u32,
     /// Whether it is closed with its last resource. Preopens stay open.
     pub is_kept: bool,
 }
 
 /// `directory-entry-stream`
-pub(super) struct DirectoryEntryStream {
+pub(in crate::abi) struct DirectoryEntryStream {
     pub fd: u32,
     /// Of the next entry.
     cookie: u64,
 }
 
-type Handle = Resource<Descriptor>;
+/// The cookie after `.` and `..`.
+const FIRST_COOKIE: u64 = 2;
 
-/// The answer of a call, for the component.
-type Answer<T> = Result<Result<T, ErrorCode>, Halt>;
+impl DirectoryEntryStream {
+    /// The entries of the directory `fd`.
+    ///
+    /// # Errors
+    /// Those of [`Guest::fd_open_listing`].
+    pub fn of(process: &mut Process, fd: u32) -> Result<Self, Fault> {
+        // A description of its own: another stream does not list it again.
+        let fd = process.guest.fd_open_listing(fd)?;
+        Ok(Self { fd, cookie: FIRST_COOKIE })
+    }
+}
+
+pub(in crate::abi) type Handle = Resource<Descriptor>;
+
+/// The answer of a call, for the component, whose errors are `C`: WASI 0.2 and 0.3 have codes of their own.
+pub(in crate::abi) type Answer<T, C = ErrorCode> = Result<Result<T, C>, Halt>;
 
 impl Process {
     /// `answer`, with its errno as an interface says it whose errors are `C`.
-    pub(super) fn answer<T, C: From<Errno>>(
+    pub(in crate::abi) fn answer<T, C: From<Errno>>(
         &mut self,
         answer: Result<T, impl Into<Halt>>,
     ) -> Result<Result<T, C>, Halt> {
@@ -86,7 +101,7 @@ impl Process {
         }
     }
 
-    fn fd_of(&mut self, handle: &Handle) -> Result<u32, Halt> {
+    pub(in crate::abi) fn fd_of(&mut self, handle: &Handle) -> Result<u32, Halt> {
         Ok(self.resource(handle)?.fd)
     }
 
@@ -100,11 +115,11 @@ impl Process {
     }
 
     /// Calls `op` with the kernel and the descriptor.
-    fn on_file<T>(
+    fn on_file<T, C: From<Errno>>(
         &mut self,
         handle: &Handle,
         op: impl FnOnce(&mut Guest, u32) -> Result<T, Errno>,
-    ) -> Answer<T> {
+    ) -> Answer<T, C> {
         let fd = self.fd_of(handle)?;
         trace!(self.guest, "fd={fd}");
         let answer = op(&mut self.guest, fd);
@@ -112,12 +127,12 @@ impl Process {
     }
 
     /// Calls `op` with the descriptor and the kernel, if `path` is not too long.
-    fn on_path<T>(
+    fn on_path<T, C: From<Errno>>(
         &mut self,
         handle: &Handle,
         path: &str,
         op: impl FnOnce(&mut Self, u32) -> Result<T, Fault>,
-    ) -> Answer<T> {
+    ) -> Answer<T, C> {
         let fd = self.fd_of(handle)?;
         trace!(self.guest, "fd={fd}, {path:?}");
         let answer = self.check_path(path).map_err(Fault::from).and_then(|()| op(self, fd));
@@ -129,15 +144,24 @@ fn follow(flags: PathFlags) -> Follow {
     if flags.contains(PathFlags::SYMLINK_FOLLOW) { Follow::Yes } else { Follow::No }
 }
 
-fn advise(process: &mut Process, (file, ..): (Handle, u64, u64, Advice)) -> Answer<()> {
+pub(in crate::abi) fn advise<C: From<Errno>>(
+    process: &mut Process,
+    (file, ..): (Handle, u64, u64, Advice),
+) -> Answer<(), C> {
     process.on_file(&file, Guest::fd_advise)
 }
 
-fn sync(process: &mut Process, (file,): (Handle,)) -> Answer<()> {
+pub(in crate::abi) fn sync<C: From<Errno>>(
+    process: &mut Process,
+    (file,): (Handle,),
+) -> Answer<(), C> {
     process.on_file(&file, Guest::fd_sync)
 }
 
-fn get_flags(process: &mut Process, (file,): (Handle,)) -> Answer<DescriptorFlags> {
+pub(in crate::abi) fn get_flags<C: From<Errno>>(
+    process: &mut Process,
+    (file,): (Handle,),
+) -> Answer<DescriptorFlags, C> {
     let fd = process.fd_of(&file)?;
     trace!(process.guest, "fd={fd}");
     let answer = process.guest.fd_fdstat_get(fd).map(|stat| {
@@ -160,21 +184,27 @@ fn get_flags(process: &mut Process, (file,): (Handle,)) -> Answer<DescriptorFlag
     process.answer(answer)
 }
 
-fn get_type(process: &mut Process, (file,): (Handle,)) -> Answer<DescriptorType> {
+pub(in crate::abi) fn get_type<T: From<FileType>, C: From<Errno>>(
+    process: &mut Process,
+    (file,): (Handle,),
+) -> Answer<T, C> {
     process.on_file(&file, |guest, fd| Ok(guest.fd_fdstat_get(fd)?.file_type.into()))
 }
 
-fn set_size(process: &mut Process, (file, size): (Handle, u64)) -> Answer<()> {
+pub(in crate::abi) fn set_size<C: From<Errno>>(
+    process: &mut Process,
+    (file, size): (Handle, u64),
+) -> Answer<(), C> {
     let fd = process.fd_of(&file)?;
     trace!(process.guest, "fd={fd}, size={size}");
     let answer = process.guest.fd_filestat_set_size(fd, size);
     process.answer(answer)
 }
 
-fn set_times(
+pub(in crate::abi) fn set_times<T: FileTime, C: From<Errno>>(
     process: &mut Process,
-    (file, access, modification): (Handle, NewTimestamp, NewTimestamp),
-) -> Answer<()> {
+    (file, access, modification): (Handle, T, T),
+) -> Answer<(), C> {
     let fd = process.fd_of(&file)?;
     trace!(process.guest, "fd={fd}, {access:?}, {modification:?}");
     let answer = access.set_time().and_then(|access| {
@@ -241,10 +271,8 @@ fn read_directory(
 ) -> Answer<Resource<DirectoryEntryStream>> {
     let fd = process.fd_of(&dir)?;
     trace!(process.guest, "fd={fd}");
-    // A description of its own: another stream does not list it again.
-    let opened = process.guest.fd_open_listing(fd);
-    let opened = opened.map(|fd| DirectoryEntryStream { fd, cookie: 2 });
-    process.add_answer(opened.map_err(Fault::from))
+    let opened = DirectoryEntryStream::of(process, fd);
+    process.add_answer(opened)
 }
 
 fn read_directory_entry(
@@ -253,67 +281,63 @@ fn read_directory_entry(
 ) -> Answer<Option<DirectoryEntry>> {
     let DirectoryEntryStream { fd, cookie } = *process.resource(&stream)?;
     trace!(process.guest, "fd={fd}, cookie={cookie}");
-    let first = usize::try_from(cookie - 2).unwrap_or(usize::MAX);
-    let listed = process.guest.fd_readdir(fd, cookie).map(|dir| {
-        let entry = dir.entries_from(first).next()?;
-        let (index, entry) = entry;
-        let (file_type, name) = (entry.file_type.into(), entry.name.to_string());
-        Some((index, DirectoryEntry { file_type, name }))
+    let listed = next_entries(process, &stream, 1)?;
+    let entry = listed.map(|entries| {
+        let (file_type, name) = entries.into_iter().next()?;
+        Some(DirectoryEntry { file_type: file_type.into(), name })
     });
-    let answer = match listed {
-        Ok(Some((index, entry))) => {
-            process.resource(&stream)?.cookie = index as u64 + 3;
-            Ok(Some(entry))
-        }
-        Ok(None) => Ok(None),
-        Err(errno) => Err(errno),
-    };
-    process.answer(answer)
+    process.answer(entry)
 }
 
-fn create_directory_at(process: &mut Process, (dir, path): (Handle, String)) -> Answer<()> {
+/// At most `count` entries that `stream` has next, with their names; none at its end.
+pub(in crate::abi) fn next_entries(
+    process: &mut Process,
+    stream: &Resource<DirectoryEntryStream>,
+    count: usize,
+) -> Result<Result<Vec<(FileType, String)>, Errno>, Halt> {
+    let DirectoryEntryStream { fd, cookie } = *process.resource(stream)?;
+    let first = usize::try_from(cookie - FIRST_COOKIE).unwrap_or(usize::MAX);
+    let dir = match process.guest.fd_readdir(fd, cookie) {
+        Ok(dir) => dir,
+        Err(errno) => return Ok(Err(errno)),
+    };
+    let (mut entries, mut next) = (Vec::new(), cookie);
+    for (index, entry) in dir.entries_from(first).take(count) {
+        next = index as u64 + FIRST_COOKIE + 1;
+        entries.push((entry.file_type, entry.name.to_string()));
+    }
+    process.resource(stream)?.cookie = next;
+    Ok(Ok(entries))
+}
+
+pub(in crate::abi) fn create_directory_at<C: From<Errno>>(
+    process: &mut Process,
+    (dir, path): (Handle, String),
+) -> Answer<(), C> {
     process
         .on_path(&dir, &path, |process, fd| Ok(process.guest.path_create_directory(fd, &path)?))
 }
 
-fn stat(process: &mut Process, (file,): (Handle,)) -> Answer<DescriptorStat> {
-    process.on_file(&file, |guest, fd| Ok(stat_of(&guest.fd_filestat_get(fd)?)))
+pub(in crate::abi) fn stat<S: From<FileStat>, C: From<Errno>>(
+    process: &mut Process,
+    (file,): (Handle,),
+) -> Answer<S, C> {
+    process.on_file(&file, |guest, fd| Ok(guest.fd_filestat_get(fd)?.into()))
 }
 
-fn stat_at(
+pub(in crate::abi) fn stat_at<S: From<FileStat>, C: From<Errno>>(
     process: &mut Process,
     (dir, flags, path): (Handle, PathFlags, String),
-) -> Answer<DescriptorStat> {
+) -> Answer<S, C> {
     process.on_path(&dir, &path, |process, fd| {
-        Ok(stat_of(&process.guest.path_filestat_get(fd, follow(flags), &path)?))
+        Ok(process.guest.path_filestat_get(fd, follow(flags), &path)?.into())
     })
 }
 
-fn stat_of(stat: &FileStat) -> DescriptorStat {
-    use super::types::Datetime;
-
-    let metadata = &stat.metadata;
-    let time = |ns| Some(Datetime::of_ns(ns));
-    DescriptorStat {
-        file_type: metadata.file_type.into(),
-        link_count: metadata.nlink.into(),
-        size: metadata.size,
-        data_access_timestamp: time(metadata.times.atim),
-        data_modification_timestamp: time(metadata.times.mtim),
-        status_change_timestamp: time(metadata.times.ctim),
-    }
-}
-
-fn set_times_at(
+pub(in crate::abi) fn set_times_at<T: FileTime, C: From<Errno>>(
     process: &mut Process,
-    (dir, flags, path, access, modification): (
-        Handle,
-        PathFlags,
-        String,
-        NewTimestamp,
-        NewTimestamp,
-    ),
-) -> Answer<()> {
+    (dir, flags, path, access, modification): (Handle, PathFlags, String, T, T),
+) -> Answer<(), C> {
     process.on_path(&dir, &path, |process, fd| {
         let (access, modification) = (access.set_time()?, modification.set_time()?);
         let follow = follow(flags);
@@ -321,10 +345,10 @@ fn set_times_at(
     })
 }
 
-fn link_at(
+pub(in crate::abi) fn link_at<C: From<Errno>>(
     process: &mut Process,
     (old_dir, flags, old_path, new_dir, new_path): (Handle, PathFlags, String, Handle, String),
-) -> Answer<()> {
+) -> Answer<(), C> {
     let to = process.fd_of(&new_dir)?;
     process.on_path(&old_dir, &old_path, |process, from| {
         process.check_path(&new_path)?;
@@ -332,7 +356,7 @@ fn link_at(
     })
 }
 
-fn open_at(
+pub(in crate::abi) fn open_at<C: From<Errno>>(
     process: &mut Process,
     (dir, path_flags, path, open_flags, flags): (
         Handle,
@@ -341,7 +365,7 @@ fn open_at(
         OpenFlags,
         DescriptorFlags,
     ),
-) -> Answer<Handle> {
+) -> Answer<Handle, C> {
     let fd = process.on_path(&dir, &path, |process, fd| {
         let oflags = OFlags {
             creat: open_flags.contains(OpenFlags::CREATE),
@@ -371,20 +395,26 @@ fn open_at(
     }
 }
 
-fn readlink_at(process: &mut Process, (dir, path): (Handle, String)) -> Answer<String> {
+pub(in crate::abi) fn readlink_at<C: From<Errno>>(
+    process: &mut Process,
+    (dir, path): (Handle, String),
+) -> Answer<String, C> {
     process
         .on_path(&dir, &path, |process, fd| Ok(process.guest.path_readlink(fd, &path)?.to_owned()))
 }
 
-fn remove_directory_at(process: &mut Process, (dir, path): (Handle, String)) -> Answer<()> {
+pub(in crate::abi) fn remove_directory_at<C: From<Errno>>(
+    process: &mut Process,
+    (dir, path): (Handle, String),
+) -> Answer<(), C> {
     process
         .on_path(&dir, &path, |process, fd| Ok(process.guest.path_remove_directory(fd, &path)?))
 }
 
-fn rename_at(
+pub(in crate::abi) fn rename_at<C: From<Errno>>(
     process: &mut Process,
     (old_dir, old_path, new_dir, new_path): (Handle, String, Handle, String),
-) -> Answer<()> {
+) -> Answer<(), C> {
     let to = process.fd_of(&new_dir)?;
     process.on_path(&old_dir, &old_path, |process, from| {
         process.check_path(&new_path)?;
@@ -392,18 +422,27 @@ fn rename_at(
     })
 }
 
-fn symlink_at(process: &mut Process, (dir, text, path): (Handle, String, String)) -> Answer<()> {
+pub(in crate::abi) fn symlink_at<C: From<Errno>>(
+    process: &mut Process,
+    (dir, text, path): (Handle, String, String),
+) -> Answer<(), C> {
     process.on_path(&dir, &path, |process, fd| {
         process.check_path(&text)?;
         Ok(process.guest.path_symlink(&text, fd, &path)?)
     })
 }
 
-fn unlink_file_at(process: &mut Process, (dir, path): (Handle, String)) -> Answer<()> {
+pub(in crate::abi) fn unlink_file_at<C: From<Errno>>(
+    process: &mut Process,
+    (dir, path): (Handle, String),
+) -> Answer<(), C> {
     process.on_path(&dir, &path, |process, fd| Ok(process.guest.path_unlink_file(fd, &path)?))
 }
 
-fn is_same_object(process: &mut Process, (one, other): (Handle, Handle)) -> Result<bool, Halt> {
+pub(in crate::abi) fn is_same_object(
+    process: &mut Process,
+    (one, other): (Handle, Handle),
+) -> Result<bool, Halt> {
     let fds = [process.fd_of(&one)?, process.fd_of(&other)?];
     trace!(process.guest, "fd={}, fd={}", fds[0], fds[1]);
     let [one, other] = fds.map(|fd| process.guest.fd_filestat_get(fd));
@@ -411,14 +450,17 @@ fn is_same_object(process: &mut Process, (one, other): (Handle, Handle)) -> Resu
     Ok((one.dev, one.metadata.ino) == (other.dev, other.metadata.ino))
 }
 
-fn metadata_hash(process: &mut Process, (file,): (Handle,)) -> Answer<MetadataHashValue> {
+pub(in crate::abi) fn metadata_hash<C: From<Errno>>(
+    process: &mut Process,
+    (file,): (Handle,),
+) -> Answer<MetadataHashValue, C> {
     process.on_file(&file, |guest, fd| Ok(hash_of(&guest.fd_filestat_get(fd)?)))
 }
 
-fn metadata_hash_at(
+pub(in crate::abi) fn metadata_hash_at<C: From<Errno>>(
     process: &mut Process,
     (dir, flags, path): (Handle, PathFlags, String),
-) -> Answer<MetadataHashValue> {
+) -> Answer<MetadataHashValue, C> {
     process.on_path(&dir, &path, |process, fd| {
         Ok(hash_of(&process.guest.path_filestat_get(fd, follow(flags), &path)?))
     })

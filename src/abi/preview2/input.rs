@@ -15,7 +15,7 @@ use crate::kernel::vfs::FileType;
 
 /// `wasi:io/streams.input-stream`
 #[derive(Clone, Copy)]
-pub(super) struct InputStream {
+pub(in crate::abi) struct InputStream {
     source: Source,
     is_closed: bool,
 }
@@ -113,16 +113,31 @@ pub(super) fn read(
     if len == 0 {
         return Ok(Vec::new());
     }
-    let (fd, offset, is_kept) = match source {
+    match source {
+        Source::Descriptor { .. } if waits => process.guest.rest_if_busy()?,
+        Source::Descriptor { fd, offset: None, .. } if !is_ready(process, fd)? => {
+            return Ok(Vec::new());
+        }
+        Source::Descriptor { .. } | Source::Body(_) => {}
+    }
+    read_here(process, stream, len)
+}
+
+/// As [`read`], of a stream that is open: its bytes are waited for if it is not ready.
+///
+/// # Errors
+/// As [`read`].
+pub(in crate::abi) fn read_here(
+    process: &mut Process,
+    stream: &Resource<InputStream>,
+    len: u64,
+) -> Result<Vec<u8>, Failure> {
+    let (fd, offset, is_kept) = match process.resource(stream)?.source {
         Source::Descriptor { fd, offset, is_kept } => (fd, offset, is_kept),
         Source::Body(body) => return read_body(process, stream, body, len),
     };
-    if waits {
-        process.guest.rest_if_busy()?;
-    }
     let read = match offset {
         Some(offset) => read_at(process, fd, len, offset),
-        None if !waits && !is_ready(process, fd)? => return Ok(Vec::new()),
         None => read_next(process, fd, len),
     };
     let is_at_end = match &read {

@@ -7,40 +7,40 @@
 //! Source: the WIT documents of WASI 0.2. All versions 0.2.x are one: later ones only add functions.
 
 mod belljar;
-mod call;
+pub(in crate::abi) mod call;
 mod child;
-mod cli;
-mod clocks;
-mod errors;
+pub(in crate::abi) mod cli;
+pub(in crate::abi) mod clocks;
+pub(in crate::abi) mod errors;
 mod exchange;
 mod file_io;
-mod filesystem;
+pub(in crate::abi) mod filesystem;
 mod host_answer;
 mod http;
-mod input;
+pub(in crate::abi) mod input;
 mod io;
-mod output;
-mod poll;
-mod preopens;
-mod random;
-mod resources;
-mod sockets;
-mod types;
+pub(in crate::abi) mod output;
+pub(in crate::abi) mod poll;
+pub(in crate::abi) mod preopens;
+pub(in crate::abi) mod random;
+pub(in crate::abi) mod resources;
+pub(in crate::abi) mod sockets;
+pub(in crate::abi) mod types;
 
 use wasmtime::component::{LinkerInstance, ResourceType};
 
 use super::Process;
 use call::Functions;
-pub(super) use resources::Resources;
+pub use call::define_trap;
 
 /// The export of a component that is its program: an instance with the function `run`. The name goes on with a version.
-pub const RUN: &str = "wasi:cli/run@0.2.";
+pub(super) const RUN: &str = "wasi:cli/run@0.2.";
 
 /// The versions of our own packages.
 const BELLJAR_VERSION: &str = "0.1.";
 
 /// The name of `interface` without its version, if guests have that version of it: of WASI 0.2, or of our own packages.
-pub fn name(interface: &str) -> Option<&str> {
+pub(super) fn name(interface: &str) -> Option<&str> {
     let (name, version) = interface.split_once('@')?;
     let (package, _) = name.split_once(':')?;
     let known = match package {
@@ -51,16 +51,15 @@ pub fn name(interface: &str) -> Option<&str> {
     version.starts_with(known).then_some(name)
 }
 
-/// Defines the function `name` of `interface`, whose name has no version, in `instance`; returns whether guests have it.
+/// Defines one of the `functions` of `interface`, whose name has no version; returns whether guests have it.
 ///
 /// # Errors
 /// The name is already defined.
-pub fn define_function(
-    instance: &mut LinkerInstance<'_, Process>,
+pub(super) fn define_function(
+    functions: &mut Functions<'_, '_>,
     interface: &str,
-    name: &str,
 ) -> wasmtime::Result<bool> {
-    let functions = &mut Functions::new(instance, name);
+    let name = functions.name();
     match interface {
         "belljar:host/calls" => belljar::calls(functions),
         "belljar:process/processes" => belljar::processes(functions),
@@ -102,7 +101,7 @@ pub fn define_function(
 ///
 /// # Errors
 /// The name is already defined.
-pub fn define_resource(
+pub(super) fn define_resource(
     instance: &mut LinkerInstance<'_, Process>,
     name: &str,
 ) -> wasmtime::Result<bool> {

@@ -19,7 +19,7 @@ const PERMIT_BYTES: u64 = 1 << 20;
 
 /// `wasi:io/streams.output-stream`
 #[derive(Clone, Copy)]
-pub(super) struct OutputStream {
+pub(in crate::abi) struct OutputStream {
     sink: Sink,
     is_closed: bool,
     /// Bytes that the last `check-write` allows.
@@ -124,22 +124,33 @@ pub(super) fn check_write(
     process: &mut Process,
     stream: &Resource<OutputStream>,
 ) -> Result<u64, Failure> {
-    let OutputStream { sink, is_closed, .. } = *process.resource(stream)?;
-    if is_closed {
-        return Err(Failure::Closed);
-    }
-    let permit = match sink {
-        Sink::Descriptor { fd, place: Place::Next, .. } => {
-            process.guest.fd_room(fd).map_err(Halt::Unsaid)?.unwrap_or(PERMIT_BYTES)
-        }
-        Sink::Descriptor { .. } | Sink::Body(_) => PERMIT_BYTES,
-    };
+    let permit = room_now(process, stream)?;
     if permit == 0 {
         // Whoever asks again and again waits for another process.
         process.guest.sched_yield()?;
     }
     process.resource(stream)?.permit = permit;
     Ok(permit)
+}
+
+/// Bytes that can be written to `stream` without a wait.
+///
+/// # Errors
+/// `Closed` after a failed write.
+pub(in crate::abi) fn room_now(
+    process: &mut Process,
+    stream: &Resource<OutputStream>,
+) -> Result<u64, Failure> {
+    let OutputStream { sink, is_closed, .. } = *process.resource(stream)?;
+    if is_closed {
+        return Err(Failure::Closed);
+    }
+    Ok(match sink {
+        Sink::Descriptor { fd, place: Place::Next, .. } => {
+            process.guest.fd_room(fd).map_err(Halt::Unsaid)?.unwrap_or(PERMIT_BYTES)
+        }
+        Sink::Descriptor { .. } | Sink::Body(_) => PERMIT_BYTES,
+    })
 }
 
 /// Checks that `stream` is open.
@@ -216,7 +227,7 @@ fn check_permit(
 ///
 /// # Errors
 /// An error of the file, after which the stream is closed; `Closed`.
-pub(super) fn write(
+pub(in crate::abi) fn write(
     process: &mut Process,
     stream: &Resource<OutputStream>,
     bytes: &[u8],

@@ -22,11 +22,11 @@ interface! {
 
 /// `pollable`
 #[derive(Clone, Copy)]
-pub(super) struct Pollable(pub Condition);
+pub(in crate::abi) struct Pollable(pub Condition);
 
 /// What a pollable waits for.
 #[derive(Clone, Copy)]
-pub(super) enum Condition {
+pub(in crate::abi) enum Condition {
     /// Nothing.
     Met,
     /// The answer of the request that the resource with this index stands for.
@@ -46,6 +46,12 @@ const NOW: SubscriptionKind =
     SubscriptionKind::Clock { id: ClockId::Monotonic, timeout: 0, absolute: false };
 
 impl Condition {
+    /// The clock of components shows `when`; the largest time never comes.
+    pub fn at(process: &Process, when: u64) -> Self {
+        let uptime = process.guest.uptime_ns(ClockId::Monotonic);
+        Self::Time(if when == u64::MAX { when } else { when.saturating_sub(uptime) })
+    }
+
     /// The subscription `index` of a poll by `process`.
     ///
     /// # Errors
@@ -69,7 +75,11 @@ impl Condition {
         Ok(Subscription { userdata: index as u64, kind })
     }
 
-    fn is_met(self, process: &mut Process) -> Result<bool, Halt> {
+    /// Whether it is met now.
+    ///
+    /// # Errors
+    /// As [`Condition::subscription`].
+    pub fn is_met(self, process: &mut Process) -> Result<bool, Halt> {
         Ok(match self {
             Self::Met => true,
             Self::Answered(future) => is_answered(process, future)?,

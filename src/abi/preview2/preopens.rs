@@ -13,9 +13,9 @@ interface! {
     "get-directories" => is(get_directories),
 }
 
-type Directories = Vec<(Resource<Descriptor>, String)>;
+pub(in crate::abi) type Directories = Vec<(Resource<Descriptor>, String)>;
 
-fn get_directories(process: &mut Process, (): ()) -> Result<Directories, Halt> {
+pub(in crate::abi) fn get_directories(process: &mut Process, (): ()) -> Result<Directories, Halt> {
     trace!(process.guest, "");
     let mut directories = Directories::new();
     for fd in FIRST_PREOPEN.. {

@@ -27,7 +27,7 @@ interface! {
     "insecure-seed" => is(seed),
 }
 
-fn bytes(process: &mut Process, (len,): (u64,)) -> Result<Vec<u8>, Halt> {
+pub(in crate::abi) fn bytes(process: &mut Process, (len,): (u64,)) -> Result<Vec<u8>, Halt> {
     trace!(process.guest, "len={len}");
     let limit = process.guest.machine().limits().memory_bytes_max;
     let len = usize::try_from(len).ok().filter(|len| *len as u64 <= limit.max(FREE_BYTES));
@@ -41,7 +41,7 @@ fn bytes(process: &mut Process, (len,): (u64,)) -> Result<Vec<u8>, Halt> {
     Ok(bytes)
 }
 
-fn number(process: &mut Process, (): ()) -> Result<u64, Halt> {
+pub(in crate::abi) fn number(process: &mut Process, (): ()) -> Result<u64, Halt> {
     trace!(process.guest, "len=8");
     let mut bytes = [0; 8];
     process.guest.random_get(&mut bytes)?;
@@ -49,7 +49,7 @@ fn number(process: &mut Process, (): ()) -> Result<u64, Halt> {
 }
 
 /// The same seed each time.
-fn seed(process: &mut Process, (): ()) -> Result<(u64, u64), Halt> {
+pub(in crate::abi) fn seed(process: &mut Process, (): ()) -> Result<(u64, u64), Halt> {
     trace!(process.guest, "len=16");
     if let Some(seed) = process.resources.insecure_seed {
         return Ok(seed);

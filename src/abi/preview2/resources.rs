@@ -31,7 +31,7 @@ pub(in crate::abi) struct Resources {
     /// By descriptor, how many resources keep it open. Descriptors that no resource opened are not counted.
     users: Vec<u32>,
     /// The errno that the call which is being made answers, for the trace.
-    pub(super) failed: Option<Errno>,
+    pub(in crate::abi) failed: Option<Errno>,
     /// The answer of `insecure-seed`, once asked for.
     pub(super) insecure_seed: Option<(u64, u64)>,
 }
@@ -45,7 +45,7 @@ struct Slot {
 }
 
 /// A resource.
-pub(super) enum Value {
+pub(in crate::abi) enum Value {
     Child(Child),
     Descriptor(Descriptor),
     DirectoryEntryStream(DirectoryEntryStream),
@@ -65,7 +65,7 @@ pub(super) enum Value {
 }
 
 /// A type of resource.
-pub(super) trait Kind: Sized + 'static {
+pub(in crate::abi) trait Kind: Sized + 'static {
     /// The resource `value`, if it is of this type.
     fn of(value: &mut Value) -> Option<&mut Self>;
 
@@ -133,7 +133,7 @@ kinds! {
 ///
 /// # Errors
 /// The name is already defined.
-pub(super) fn define<T: Kind>(
+pub(in crate::abi) fn define<T: Kind>(
     instance: &mut LinkerInstance<'_, Process>,
     name: &str,
 ) -> wasmtime::Result<()> {
@@ -168,7 +168,7 @@ impl Process {
     ///
     /// # Errors
     /// The limit of memory.
-    pub(super) fn add<T: Kind>(&mut self, resource: T) -> Result<Resource<T>, Halt> {
+    pub(in crate::abi) fn add<T: Kind>(&mut self, resource: T) -> Result<Resource<T>, Halt> {
         self.add_below(resource, None)
     }
 
@@ -230,7 +230,10 @@ impl Process {
     ///
     /// # Errors
     /// A trap if there is none, which wasmtime rules out.
-    pub(super) fn resource<T: Kind>(&mut self, handle: &Resource<T>) -> Result<&mut T, Halt> {
+    pub(in crate::abi) fn resource<T: Kind>(
+        &mut self,
+        handle: &Resource<T>,
+    ) -> Result<&mut T, Halt> {
         self.resources.at(handle.rep())
     }
 
@@ -243,7 +246,7 @@ impl Process {
     ///
     /// # Errors
     /// A trap if it has children; errors of closing its descriptor.
-    pub(super) fn take<T: Kind>(&mut self, handle: &Resource<T>) -> Result<T, Halt> {
+    pub(in crate::abi) fn take<T: Kind>(&mut self, handle: &Resource<T>) -> Result<T, Halt> {
         let index = handle.rep();
         let descriptor = self.resources.at::<T>(index)?.descriptor();
         let slot = &mut self.resources.slots[index as usize];

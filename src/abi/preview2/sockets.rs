@@ -39,13 +39,13 @@ pub(super) fn of_a_socket(functions: &mut Functions<'_, '_>) -> wasmtime::Result
 }
 
 /// `network`
-pub(super) struct Network;
+pub(in crate::abi) struct Network;
 
 /// `tcp-socket`
-pub(super) enum TcpSocket {}
+pub(in crate::abi) enum TcpSocket {}
 
 /// `udp-socket`
-pub(super) enum UdpSocket {}
+pub(in crate::abi) enum UdpSocket {}
 
 /// `incoming-datagram-stream`
 pub(super) enum IncomingDatagramStream {}

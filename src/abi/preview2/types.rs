@@ -1,18 +1,21 @@
 //! The types of `wasi:filesystem` and `wasi:clocks`.
 
+use std::fmt;
+
 use wasmtime::component::{ComponentType, Lift, Lower, flags};
 
 use crate::base::errno::Errno;
+use crate::kernel::guest::FileStat;
 use crate::kernel::vfs::{FileType, SetTime};
 
 /// Nanoseconds of a second.
-const SECOND_NS: u64 = 1_000_000_000;
+pub(in crate::abi) const SECOND_NS: u64 = 1_000_000_000;
 
 /// `wasi:filesystem/types.error-code`
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ComponentType, Lift, Lower)]
 #[component(enum)]
 #[repr(u8)]
-pub(super) enum ErrorCode {
+pub(in crate::abi) enum ErrorCode {
     #[component(name = "access")]
     Access,
     #[component(name = "would-block")]
@@ -214,7 +217,7 @@ flags! {
 #[component(enum)]
 #[repr(u8)]
 #[expect(dead_code, reason = "components choose one")]
-pub(super) enum Advice {
+pub(in crate::abi) enum Advice {
     #[component(name = "normal")]
     Normal,
     #[component(name = "sequential")]
@@ -268,12 +271,17 @@ pub(super) enum NewTimestamp {
     Timestamp(Datetime),
 }
 
-impl NewTimestamp {
+/// A `new-timestamp` of any version.
+pub(in crate::abi) trait FileTime: fmt::Debug {
     /// How it changes a time of a file.
     ///
     /// # Errors
     /// `EOVERFLOW`.
-    pub fn set_time(self) -> Result<SetTime, Errno> {
+    fn set_time(self) -> Result<SetTime, Errno>;
+}
+
+impl FileTime for NewTimestamp {
+    fn set_time(self) -> Result<SetTime, Errno> {
         Ok(match self {
             Self::NoChange => SetTime::Keep,
             Self::Now => SetTime::Now,
@@ -300,6 +308,21 @@ pub(super) struct DescriptorStat {
     pub status_change_timestamp: Option<Datetime>,
 }
 
+impl From<FileStat> for DescriptorStat {
+    fn from(stat: FileStat) -> Self {
+        let metadata = &stat.metadata;
+        let time = |ns| Some(Datetime::of_ns(ns));
+        Self {
+            file_type: metadata.file_type.into(),
+            link_count: metadata.nlink.into(),
+            size: metadata.size,
+            data_access_timestamp: time(metadata.times.atim),
+            data_modification_timestamp: time(metadata.times.mtim),
+            status_change_timestamp: time(metadata.times.ctim),
+        }
+    }
+}
+
 /// `wasi:filesystem/types.directory-entry`
 #[derive(Clone, PartialEq, Eq, Debug, ComponentType, Lift, Lower)]
 #[component(record)]
@@ -313,7 +336,7 @@ pub(super) struct DirectoryEntry {
 /// `wasi:filesystem/types.metadata-hash-value`
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ComponentType, Lift, Lower)]
 #[component(record)]
-pub(super) struct MetadataHashValue {
+pub(in crate::abi) struct MetadataHashValue {
     #[component(name = "lower")]
     pub lower: u64,
     #[component(name = "upper")]

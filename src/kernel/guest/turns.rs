@@ -96,6 +96,17 @@ impl Guest {
         self.machine.turnstile().clone()
     }
 
+    /// Ends the turn: [`Guest::begin`] waits for the next one, as [`Guest::pause`] does.
+    pub fn give_up_turn(&mut self) {
+        self.end_turn();
+    }
+
+    /// Returns what tells whether this process, or another one that then had the turn, has given it up.
+    pub fn watch_turn(&self) -> impl Fn() -> bool + use<> {
+        let turnstile = self.machine.turnstile().clone();
+        move || turnstile.has_machine()
+    }
+
     /// The number of the process.
     pub fn pid(&self) -> Pid {
         self.pid

@@ -64,8 +64,8 @@ fn function_of_another_type_is_refused() {
         (export "now" (func (result u32)))))"#;
     let error = outcome(&running(imports, "", 0)).unwrap_err();
     assert!(error.contains("does not match WASI"), "{error}");
-    // A version that is not one of 0.2 has functions of its own.
-    let other = imports.replace("0.2.0", "0.3.0");
+    // Another version has functions of its own.
+    let other = imports.replace("0.2.0", "0.4.0");
     assert_eq!(outcome(&running(&other, "", 0)), Ok(Outcome::Exited(0)));
 }
 
@@ -130,7 +130,7 @@ fn inspect_shows_the_world_of_a_component_and_what_of_it_is_missing() {
     let found = inspected(
         r#"(component
             (import "wasi:random/random@0.2.3" (instance (export "get-random-u64" (func (result u64)))))
-            (import "wasi:random/random@0.3.0" (instance (export "get-random-u64" (func (result u64)))))
+            (import "wasi:random/random@0.4.0" (instance (export "get-random-u64" (func (result u64)))))
             (import "belljar:process/processes@0.1.0" (instance (export "id" (func (result u32)))))
             (import "belljar:process/processes@0.2.0" (instance (export "id" (func (result u32)))))
             (import "mine:own/thing" (instance (export "act" (func))))
@@ -142,10 +142,10 @@ fn inspect_shows_the_world_of_a_component_and_what_of_it_is_missing() {
   imports belljar:process/processes@0.2.0: id
   imports mine:own/thing: act
   imports wasi:random/random@0.2.3: get-random-u64
-  imports wasi:random/random@0.3.0: get-random-u64
+  imports wasi:random/random@0.4.0: get-random-u64
   exports start
   proposals component-model
-  traps when it calls wasi:random/random@0.3.0#get-random-u64, belljar:process/processes@0.2.0#id, \
+  traps when it calls wasi:random/random@0.4.0#get-random-u64, belljar:process/processes@0.2.0#id, \
         mine:own/thing#act, which belljar does not have
   a library: it cannot be run
   hermetic

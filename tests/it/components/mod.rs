@@ -1,11 +1,12 @@
-//! Components: what WASI 0.2 promises, call by call (`tests/guests/rust/preview2-calls` makes the calls that it is told),
-//! and that all that holds for modules holds for them.
+//! Components: what WASI 0.2 and 0.3 promise, call by call (`tests/guests/rust/preview2-calls` and `preview3-calls` make the
+//! calls that they are told), and that all that holds for modules holds for them.
 
 mod cli;
 mod files;
 mod http;
 mod invoke;
 mod linking;
+mod preview3;
 mod process;
 mod random;
 mod runs;
