@@ -9,7 +9,7 @@ use super::exit::{self, Usage};
 use super::planted_links::Folders;
 use super::recover::before_opening;
 use super::text::{count, printable};
-use super::{changes, sink, terminal};
+use super::{changes, signals, sink, terminal};
 use crate::base::disk;
 use crate::kernel::vfs::{render_reported_diff, reported_changes};
 use crate::native::{
@@ -64,6 +64,9 @@ pub fn run(args: &NativeArgs) -> Result<u8> {
         .fs_overlay(&args.root)
         .sandbox_profile(args.profile)
         .subprocess_files(files);
+    if !is_replay {
+        signals::pass_to_natives()?;
+    }
     let bench = if is_replay {
         bench.replay_subprocesses(&args.tape)
     } else {

@@ -16,6 +16,7 @@ use super::mounts;
 use super::options::{clock, limits, mtimes, unknown_imports};
 use super::project;
 use super::record::Recording;
+use super::signals;
 use crate::base::ambient;
 use crate::host::SessionHost;
 use crate::kernel::process::programs::Programs;
@@ -142,6 +143,7 @@ pub fn native_children(args: &RunArgs) -> Result<Option<Arc<NativeChildren>>> {
     if args.on_missing == OnMissing::Deny {
         return Ok(None);
     }
+    signals::pass_to_natives()?;
     let worktree = args.mounts.worktree.clone().unwrap_or_default().host;
     let children = NativeChildren::new(worktree)
         .sandbox_profile(args.profile)

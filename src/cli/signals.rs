@@ -1,4 +1,5 @@
-//! Signals that end belljar wait while it writes to the disk, until that is complete or undone.
+//! Signals that end belljar wait while it writes to the disk, until that is complete or undone, and end the native
+//! programs first.
 //!
 //! On Windows these are Ctrl-C and `SIGTERM`, which only the C library raises there; closing the console
 //! or the session ends belljar at once.
@@ -23,6 +24,71 @@ struct Handled {
     ends: Arc<AtomicBool>,
     /// The signal that came while `ends` was not set.
     caught: Arc<AtomicUsize>,
+    /// Whether native programs may run, which get the signals first.
+    #[cfg(unix)]
+    has_natives: AtomicBool,
+    /// How many [`Deferred`] there are.
+    deferred: AtomicUsize,
+}
+
+/// How long native programs have to end before belljar does.
+#[cfg(unix)]
+const CLEANING_UP_MAX: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// From now on a signal that ends belljar ends the native programs first, which may clean up: `make` removes the
+/// target that it was making. Only on Unix.
+///
+/// # Errors
+/// The system lets no signal be handled, or has no thread for it.
+#[cfg(unix)]
+pub fn pass_to_natives() -> Result<()> {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    let handled = handled()?;
+    if handled.has_natives.swap(true, Ordering::SeqCst) {
+        return Ok(());
+    }
+    let (mut received, sender) = UnixStream::pair().context("cannot handle signals")?;
+    for number in ending() {
+        signal_hook::low_level::pipe::register(number, sender.try_clone()?)?;
+    }
+    let pass = move || {
+        while received.read_exact(&mut [0]).is_ok() {
+            let Some(number) = handled.number() else { continue };
+            crate::native::end_all(number, CLEANING_UP_MAX);
+            if handled.deferred.load(Ordering::SeqCst) == 0 {
+                // This does not return: the system knows the signal.
+                let _ = emulate_default_handler(number);
+            }
+        }
+    };
+    std::thread::Builder::new().spawn(pass).context("cannot handle signals")?;
+    handled.ends.store(false, Ordering::SeqCst);
+    Ok(())
+}
+
+/// Native programs end with belljar.
+///
+/// # Errors
+/// None.
+#[cfg(not(unix))]
+pub fn pass_to_natives() -> Result<()> {
+    Ok(())
+}
+
+fn handled() -> Result<&'static Handled> {
+    if HANDLED.get().is_none() {
+        let handled = Handled::new().context("cannot handle signals")?;
+        // Another thread may have been first.
+        let _ = HANDLED.set(handled);
+    }
+    HANDLED.get().context("cannot handle signals")
+}
+
+/// The signals that end belljar, and that it was not started to ignore.
+fn ending() -> impl Iterator<Item = i32> {
+    ENDING.iter().copied().filter(|number| !is_ignored(*number))
 }
 
 /// While this exists, signals do not end belljar.
@@ -34,29 +100,22 @@ impl Deferred {
     /// # Errors
     /// The system lets no signal be handled.
     pub fn begin() -> Result<Self> {
-        if HANDLED.get().is_none() {
-            let handled = Handled::new().context("cannot handle signals")?;
-            // Only one thread writes to the disk.
-            let _ = HANDLED.set(handled);
-        }
-        let handled = HANDLED.get().context("cannot handle signals")?;
+        let handled = handled()?;
+        handled.deferred.fetch_add(1, Ordering::SeqCst);
         handled.ends.store(false, Ordering::SeqCst);
         Ok(Self(handled))
     }
 
     /// The name of the signal that came, if one did.
     pub fn caught(&self) -> Option<&'static str> {
-        signal_name(self.number()?)
-    }
-
-    fn number(&self) -> Option<i32> {
-        i32::try_from(self.0.caught.load(Ordering::SeqCst)).ok().filter(|number| *number != 0)
+        signal_name(self.0.number()?)
     }
 
     /// Ends it: a signal that came takes effect now.
     pub fn end(self) {
-        self.0.ends.store(true, Ordering::SeqCst);
-        if let Some(number) = self.number() {
+        self.0.deferred.fetch_sub(1, Ordering::SeqCst);
+        self.0.ends.store(!self.0.has_natives(), Ordering::SeqCst);
+        if let Some(number) = self.0.number() {
             // This does not return: the system knows the signal.
             let _ = emulate_default_handler(number);
         }
@@ -66,11 +125,31 @@ impl Deferred {
 impl Handled {
     fn new() -> std::io::Result<Self> {
         let (ends, caught) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicUsize::new(0)));
-        for number in ENDING.iter().filter(|number| !is_ignored(**number)) {
-            flag::register_conditional_default(*number, Arc::clone(&ends))?;
-            flag::register_usize(*number, Arc::clone(&caught), number.unsigned_abs() as usize)?;
+        for number in ending() {
+            flag::register_conditional_default(number, Arc::clone(&ends))?;
+            flag::register_usize(number, Arc::clone(&caught), number.unsigned_abs() as usize)?;
         }
-        Ok(Self { ends, caught })
+        Ok(Self {
+            ends,
+            caught,
+            #[cfg(unix)]
+            has_natives: AtomicBool::new(false),
+            deferred: AtomicUsize::new(0),
+        })
+    }
+
+    fn number(&self) -> Option<i32> {
+        i32::try_from(self.caught.load(Ordering::SeqCst)).ok().filter(|number| *number != 0)
+    }
+
+    #[cfg(unix)]
+    fn has_natives(&self) -> bool {
+        self.has_natives.load(Ordering::SeqCst)
+    }
+
+    #[cfg(not(unix))]
+    fn has_natives(&self) -> bool {
+        false
     }
 }
 

@@ -36,7 +36,7 @@ pub fn run(args: &VerifyArgs) -> Result<u8> {
     let open = |sink| Opened::new(Written::Report, sink, &Stdout::default());
     let report_to = run.json.as_ref().map(open).transpose()?;
     let scratch = tempfile::Builder::new().prefix("belljar-verify-").tempdir()?;
-    let stdin = stdin(&run.stdin, scratch.path())?;
+    let stdin = stdin(&run.stdin, scratch.path(), run.quiet)?;
     let first = scratch.path().join("0.tape");
     let started_s = now_s();
     perform(run, &stdin, &first, &[])?;
@@ -197,8 +197,8 @@ fn different(
     Ok(DIFFERENT)
 }
 
-/// Standard input for all runs: it can be read only once.
-pub fn stdin(from: &StdinFrom, scratch: &Path) -> Result<OsString> {
+/// Standard input for all runs: it can be read only once. A line says so if that takes long, unless `quiet`.
+pub fn stdin(from: &StdinFrom, scratch: &Path, quiet: bool) -> Result<OsString> {
     let keep = |bytes: &[u8]| {
         let path = scratch.join("stdin");
         atomic_file::write(&path, &[bytes])?;
@@ -208,6 +208,8 @@ pub fn stdin(from: &StdinFrom, scratch: &Path) -> Result<OsString> {
         StdinFrom::File(path) => Ok(disk::canonical(path)?.into()),
         StdinFrom::Read(bytes) => keep(bytes),
         StdinFrom::Inherit if !std::io::stdin().is_terminal() => {
+            let message = "reading standard input until it ends (`--stdin null` runs without it)";
+            let _progress = Progress::start(message.to_owned(), quiet);
             let mut bytes = Vec::new();
             std::io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
             keep(&bytes)

@@ -90,7 +90,7 @@ fn tell(same: u64, unknown: u64, contradictions: &[Contradiction]) {
 fn results(args: &VerifyArgs) -> Result<Results> {
     let run = &args.run;
     let scratch = tempfile::Builder::new().prefix("belljar-verify-").tempdir()?;
-    let stdin = stdin(&run.stdin, scratch.path())?;
+    let stdin = stdin(&run.stdin, scratch.path(), run.quiet)?;
     let report = scratch.path().join("report");
     #[allow(
         clippy::disallowed_methods,

@@ -180,7 +180,15 @@ fn host_dir(guest: &Guest, root: &Path) -> Result<PathBuf, String> {
     };
     let is_dir = |dir: &PathBuf| disk::metadata(dir).is_ok_and(|found| found.is_dir());
     match disk::canonical(&root.join(below)) {
-        Ok(dir) if dir.starts_with(root) && is_dir(&dir) => Ok(dir),
+        Ok(dir) if dir.starts_with(root) && is_dir(&dir) => {
+            if guest.is_current_dir_of_disk(below) {
+                return Ok(dir);
+            }
+            Err(format!(
+                "it sees the disk, not the run's changes, and the run has made or moved the directory {current}: that of \
+                 the disk is another one; start the program in a directory of the disk"
+            ))
+        }
         _ => Err(format!(
             "it sees the disk, not the run's changes, and the disk has no directory {current}; \
              create it on the disk first, or start the program in an existing one"

@@ -212,6 +212,9 @@ impl LiveChild {
     /// write fails, not the one after.
     fn follow_readers(&self, guest: &mut Guest) {
         for (fd, hang_up) in (1..).zip(&self.hang_ups) {
+            if guest.has_lost_reader(fd) {
+                self.child.hang_up(fd);
+            }
             guest.on_hang_up(fd, &Arc::downgrade(hang_up));
         }
     }
@@ -381,7 +384,10 @@ async fn process(image: NativeImage, mut guest: Guest) -> Ended {
     };
     let outcome = match bridge.live().await {
         Ok(outcome) => Ok(outcome),
-        Err(Leave::Stop(stop)) => Ok(stop.into()),
+        Err(Leave::Stop(stop)) => {
+            bridge.ask_to_end(stop);
+            Ok(stop.into())
+        }
         Err(Leave::Error(message)) => Err(RunError::Host { program: bridge.program, message }),
     };
     Ended { guest: bridge.guest, outcome }
@@ -553,6 +559,18 @@ impl Bridge {
 }
 
 impl Bridge {
+    /// A signal, the end of the run or a limit lets the program clean up, but for `SIGKILL` of another process.
+    fn ask_to_end(&self, stop: Stop) {
+        let Some(Child::Live(live)) = &self.child else { return };
+        let signal = match stop {
+            _ if self.guest.machine().run_has_ended() => Signal::TERM,
+            Stop::Signalled(Signal::KILL) => return,
+            Stop::Signalled(signal) => signal,
+            _ => Signal::TERM,
+        };
+        live.child.end_by(signal.number());
+    }
+
     /// Starts a process that writes the output of processes left behind. At the limit of processes
     /// they are killed instead, with the group.
     fn leave(&mut self, child: Child) {

@@ -10,6 +10,7 @@ mod files_error;
 mod given_files;
 mod image;
 mod in_machine;
+mod live;
 mod lookup;
 mod machine_tape;
 mod made_files;
@@ -38,6 +39,8 @@ pub use error::{FindError, SubprocessError};
 pub use file_playback::{Unmade, UnmadeFile};
 pub use files_error::FilesError;
 pub use image::{NativeImage, TapedChildren};
+#[cfg(all(unix, feature = "cli"))]
+pub(crate) use live::end_all;
 #[cfg(feature = "import")]
 pub(crate) use lookup::to_start;
 pub use mismatch::{Difference, Mismatch};

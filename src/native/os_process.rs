@@ -5,6 +5,7 @@ use std::process::{Child, ExitStatus};
 use std::sync::Mutex;
 
 use super::SubprocessStatus;
+use super::live;
 use super::streams::lock;
 #[cfg(windows)]
 use crate::base::job::Job;
@@ -26,6 +27,7 @@ struct Leader {
 }
 
 impl OsProcess {
+    /// The process that [`live::spawn`] has started.
     pub(super) fn new(child: Child) -> Self {
         let leader = Leader {
             #[cfg(windows)]
@@ -63,6 +65,21 @@ impl OsProcess {
         leader.kill(self.id).map(|()| true)
     }
 
+    /// Asks it and its group to end with the signal `number`, if it has not been reaped. Only on Unix.
+    pub(super) fn ask_to_end(&self, number: u8) {
+        #[cfg(unix)]
+        if let (Some(group), Some(signal), false) = (
+            pid(self.id),
+            rustix::process::Signal::from_named_raw(number.into()),
+            lock(&self.leader).is_reaped,
+        ) {
+            // It may have ended.
+            let _ = rustix::process::kill_process_group(group, signal);
+        }
+        #[cfg(not(unix))]
+        let _ = number;
+    }
+
     /// Kills and reaps it.
     pub(super) fn end(&self) {
         // It has ended, or cannot be killed: then it is not waited for.
@@ -77,7 +94,11 @@ impl OsProcess {
     /// The host's error.
     pub(super) fn has_ended(&self) -> io::Result<bool> {
         let mut leader = lock(&self.leader);
+        let mut live = live::list();
         leader.is_reaped |= leader.child.try_wait()?.is_some();
+        if leader.is_reaped {
+            live.remove(&self.id);
+        }
         Ok(leader.is_reaped)
     }
 
@@ -88,8 +109,10 @@ impl OsProcess {
     pub(super) fn reap(&self) -> io::Result<SubprocessStatus> {
         self.wait_for_end()?;
         let mut leader = lock(&self.leader);
+        let mut live = live::list();
         let status = leader.child.wait()?;
         leader.is_reaped = true;
+        live.remove(&self.id);
         Ok(status_of(status))
     }
 
@@ -163,8 +186,24 @@ impl Leader {
     }
 }
 
+impl Drop for OsProcess {
+    fn drop(&mut self) {
+        // One that could not be reaped.
+        live::list().remove(&self.id);
+    }
+}
+
+/// Whether `process`, which has not been reaped, has ended.
+#[cfg(all(unix, feature = "cli"))]
+pub(super) fn has_exited(process: rustix::process::Pid) -> bool {
+    use rustix::process::{WaitId, WaitIdOptions, waitid};
+
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    !matches!(waitid(WaitId::Pid(process), options), Ok(None))
+}
+
 #[cfg(unix)]
-fn pid(id: u32) -> Option<rustix::process::Pid> {
+pub(super) fn pid(id: u32) -> Option<rustix::process::Pid> {
     rustix::process::Pid::from_raw(id.cast_signed())
 }
 

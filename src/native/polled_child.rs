@@ -9,6 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::SubprocessStatus;
+use super::live;
 use super::os_process::OsProcess;
 use super::pipe_state::{Gauge, ReadEnd, wait_readable};
 use super::runner::end_with_this_thread;
@@ -27,6 +28,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// How long what was left behind has to let go of the outputs before it is killed with the run.
 const LETTING_GO_MAX: Duration = Duration::from_millis(50);
+
+/// How long a program that is asked to end has to clean up before it is killed.
+const CLEANING_UP_MAX: Duration = Duration::from_secs(1);
 
 /// Something that happened on the host.
 pub(super) enum ChildEvent {
@@ -99,6 +103,10 @@ struct State {
     /// Whether its end is among the events.
     has_ended: bool,
     is_reaped: bool,
+    /// The signal that asks it to end before it is killed, if one does.
+    last_signal: Option<u8>,
+    /// Its output is read, and lost.
+    is_lost: bool,
     /// Events are no longer taken.
     is_dropped: bool,
 }
@@ -137,7 +145,7 @@ impl PolledChild {
         // The thread of a machine outlives its processes.
         end_with_this_thread(&mut command);
         let started = ambient::instant_now();
-        let mut child = command.spawn()?;
+        let mut child = live::spawn(&mut command)?;
         // Closes this process's copies of the program's pipe ends.
         drop(command);
         let outputs: [Option<Box<dyn ReadEnd>>; 2] = [
@@ -213,6 +221,26 @@ impl PolledChild {
         move || shared.is_idle()
     }
 
+    /// When it is dropped, it is asked to end with the signal `number`, and has a second to do so before it is killed.
+    pub(super) fn end_by(&self, number: u8) {
+        self.0.change(|state| state.last_signal = Some(number));
+    }
+
+    fn let_clean_up(&self) {
+        let asked = self.0.change(|state| {
+            let number = state.last_signal.filter(|_| !state.has_ended)?;
+            // What it says meanwhile is read, so that it need not wait.
+            state.is_lost = true;
+            Some(number)
+        });
+        let Some(number) = asked else { return };
+        self.0.process.ask_to_end(number);
+        let is_running = |state: &mut State| !state.has_ended && !state.is_reaped;
+        let waited =
+            self.0.changed.wait_timeout_while(lock(&self.0.state), CLEANING_UP_MAX, is_running);
+        drop(waited);
+    }
+
     /// Returns a function to call when the run's standard input is readable.
     pub(super) fn on_readable(&self) -> impl Fn() + Clone + Send + use<> {
         let shared = Arc::clone(&self.0);
@@ -225,6 +253,7 @@ impl Drop for PolledChild {
         if self.0.has_let_go() {
             drop(self.0.wait_while(|state| !state.is_reaped));
         }
+        self.let_clean_up();
         // First, as an unreaped group can be killed. One that cannot be killed is not waited for.
         let killed = self.0.process.kill();
         self.0.change(|state| {
@@ -319,7 +348,8 @@ impl Shared {
         let mut buffer = vec![0; PIECE_BYTES];
         loop {
             let waits = |state: &mut State| {
-                state.pending[output] && !state.is_dropped && !state.hung_up[output]
+                let is_kept = !state.is_dropped && !state.is_lost;
+                state.pending[output] && is_kept && !state.hung_up[output]
             };
             drop(self.wait_while(waits));
             let is_over = |state: &State| state.is_dropped || state.hung_up[output];
@@ -339,8 +369,11 @@ impl Shared {
             if is_over(&state) {
                 break;
             }
-            state.pending[output] = true;
             state.taken_bytes[output] += count as u64;
+            if state.is_lost {
+                continue;
+            }
+            state.pending[output] = true;
             let (fd, bytes) = (output as u32 + 1, buffer[..count].to_vec());
             state.events.push_back(ChildEvent::Output { fd, bytes });
             drop(state);

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::environment::passed_on;
+use super::live;
 use super::lookup::to_start;
 use super::os_process::{OsProcess, status_of};
 use super::profile::Confinement;
@@ -296,7 +297,7 @@ impl Starter {
         let (started, child) = mpsc::channel();
         thread::Builder::new().spawn(move || {
             end_with_this_thread(&mut command);
-            let is_taken = started.send(command.spawn()).is_ok();
+            let is_taken = started.send(live::spawn(&mut command)).is_ok();
             // It may hold copies of the program's descriptors.
             drop(command);
             if is_taken {

@@ -43,6 +43,7 @@ mod mcp;
 mod modules;
 mod native_children;
 mod native_readers;
+mod native_signals;
 mod native_trees;
 mod native_windows;
 mod outdated;

@@ -61,6 +61,27 @@ fn program_whose_output_finds_no_room_goes_on_as_without_a_reader() {
     assert!(stderr(&replayed).starts_with(message), "{}", stderr(&replayed));
 }
 
+/// Regression: each program could write once more, so that a loop of them went on for ever.
+#[test]
+fn loop_of_programs_ends_when_the_reader_of_the_run_is_gone() {
+    for script in
+        ["while host-sh -c 'echo q'; do :; done", "while host-sh -c 'echo q >&2'; do :; done 2>&1"]
+    {
+        let place = Place::new();
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let args = ["sh", "--quiet", "--on-missing", "native", "-c", script];
+        let mut belljar = place.command(&args);
+        belljar.stdout(writer);
+        let mut running = belljar.stdin(Stdio::null()).spawn().unwrap();
+        drop(belljar);
+        let mut begun = [0; 2];
+        std::io::Read::read_exact(&mut reader, &mut begun).unwrap();
+        drop(reader);
+        // The status of the last `:`.
+        assert_eq!(running.wait().unwrap().code(), Some(0), "{script}");
+    }
+}
+
 /// Regression: a replay ended the program as soon as its reader exited.
 #[test]
 fn replay_ends_a_program_that_ignores_sigpipe_with_the_run() {

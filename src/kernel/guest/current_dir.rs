@@ -33,6 +33,12 @@ impl Guest {
         }
     }
 
+    /// Returns whether the disk has the current directory, which is at `path` in its mount: it was neither made nor moved by
+    /// the run.
+    pub fn is_current_dir_of_disk(&self, path: &str) -> bool {
+        self.current_node().is_none_or(|node| self.machine.vfs.is_dir_of_layer(node, path))
+    }
+
     /// Returns the directory that [`Guest::proc_chdir`] replaces, if the process has one.
     fn current_node(&self) -> Option<NodeId> {
         let is_it =

@@ -88,6 +88,16 @@ impl Guest {
         self.is_output(one) && self.is_output(other) && place(one) == place(other)
     }
 
+    /// Returns whether `fd` is an output of the run whose reader is known to be gone.
+    pub fn has_lost_reader(&self, fd: u32) -> bool {
+        let [stdout, stderr] = self.machine.run.outputs_without_reader;
+        match self.description(fd) {
+            Ok(Description::Stdout) => stdout,
+            Ok(Description::Stderr) => stderr,
+            _ => false,
+        }
+    }
+
     /// Has `call` called once the pipe `fd`, if it is one, has no reader any more.
     pub fn on_hang_up(&mut self, fd: u32, call: &Weak<OnHangUp>) {
         if let Ok(Description::PipeWriter(OpenPipe { pipe, .. })) = self.description(fd) {

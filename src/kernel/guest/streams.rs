@@ -48,6 +48,8 @@ impl Guest {
                 let (fd, stream) = if is_stderr { (2, stderr) } else { (1, stdout) };
                 let answer = stream.write(bytes_allowed);
                 self.tape_output(fd, answer.map(|()| bytes_allowed));
+                self.machine.run.outputs_without_reader[usize::from(is_stderr)] |=
+                    answer == Err(Errno::Pipe);
                 match answer {
                     Ok(()) => self.machine.run.output_left -= bytes_allowed.len() as u64,
                     Err(Errno::Pipe) if done == 0 && self.machine.kernel_version() > 1 => {

@@ -32,6 +32,8 @@ pub(crate) struct RunState {
     pub(in crate::kernel) timeless_rests: u64,
     /// Remaining fuel, if it is counted.
     pub(crate) fuel_left: Option<u64>,
+    /// Whether standard output, and error, are known to have no reader any more.
+    pub(in crate::kernel) outputs_without_reader: [bool; 2],
     /// Remaining bytes of output.
     pub(crate) output_left: u64,
     /// The deadline on the host's clock.
@@ -64,6 +66,7 @@ impl RunState {
             busy: 0,
             timeless_rests: 0,
             fuel_left: None,
+            outputs_without_reader: [false; 2],
             output_left: limits.output_bytes_max,
             deadline: None,
             uncounted_before: Duration::ZERO,

@@ -289,6 +289,11 @@ impl Machine {
         due.into_iter().chain(self.deadline()).min()
     }
 
+    /// Whether something has ended the run, and with it all its processes.
+    pub fn run_has_ended(&self) -> bool {
+        self.run.processes.ended.is_some()
+    }
+
     /// Ends all processes at `limit`.
     pub(super) fn end_at(&mut self, limit: Limit) {
         self.note_limit(limit);

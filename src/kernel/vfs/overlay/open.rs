@@ -237,6 +237,13 @@ impl Overlay {
         Some(format!("/{}", names.join("/")))
     }
 
+    /// Whether the layer beneath has the directory `id` at `path` in its mount: neither it nor a directory on the way was made
+    /// or moved here. It is, if it is the mount itself.
+    pub fn is_dir_of_layer(&self, id: NodeId, path: &str) -> bool {
+        let origin = self.node(id).origin.as_ref();
+        path.is_empty() || origin.is_some_and(|origin| origin.path.as_str() == path)
+    }
+
     /// `path` without `..`: each leads to the parent of the directory before it, also through a symbolic link, and from the
     /// root to the root. If there is one, the answer is absolute. A relative path begins in `from`.
     ///

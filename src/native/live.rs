@@ -1,0 +1,49 @@
+//! The native programs that run in this process, for the signals that end it.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::process::{Child, Command};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The leaders of their groups that have not been reaped.
+static LIVE: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+
+/// The list, which stays as it is while this exists: no program begins, and the end of none is seen.
+pub(super) fn list() -> MutexGuard<'static, BTreeSet<u32>> {
+    // Each access is a single step, so a panic leaves it whole.
+    LIVE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts `command`. The program is in the list before anyone can see that it has begun.
+///
+/// # Errors
+/// The host's error.
+pub(super) fn spawn(command: &mut Command) -> io::Result<Child> {
+    let mut live = list();
+    let child = command.spawn()?;
+    live.insert(child.id());
+    Ok(child)
+}
+
+/// Sends the signal `number` to all native programs with their groups, and waits until they have ended, for `grace` at
+/// most. Their ends are not seen by anyone else for that time: whoever waits for them is not to go on.
+#[cfg(all(unix, feature = "cli"))]
+pub(crate) fn end_all(number: i32, grace: std::time::Duration) {
+    use super::os_process::{has_exited, pid};
+    use crate::base::ambient;
+    use rustix::process::{Signal, kill_process_group};
+
+    const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(5);
+
+    let Some(signal) = Signal::from_named_raw(number) else { return };
+    let live = list();
+    let programs: Vec<_> = live.iter().filter_map(|id| pid(*id)).collect();
+    for program in &programs {
+        // It may be a group that others may not signal.
+        let _ = kill_process_group(*program, signal);
+    }
+    let begun = ambient::instant_now();
+    while ambient::elapsed_since(begun) < grace && !programs.iter().all(|it| has_exited(*it)) {
+        ambient::sleep(LOOK_EVERY);
+    }
+}
