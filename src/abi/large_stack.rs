@@ -9,25 +9,24 @@ const HOST_BYTES: usize = 256 << 10;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LargeStack {
     begin: usize,
-    #[cfg(target_os = "linux")]
     bytes: usize,
+    /// Whether the process has no other one.
+    is_only: bool,
 }
 
 impl LargeStack {
-    /// The stack of this thread of control, of which at least `bytes` from here on belong to it.
-    pub fn begin(bytes: usize) -> Self {
-        #[cfg(not(target_os = "linux"))]
-        let _ = bytes;
-        Self {
-            begin: stack_pointer(),
-            #[cfg(target_os = "linux")]
-            bytes,
-        }
+    /// The stack of this thread of control, of which at least `bytes` from here on belong to it. The tasks of a component may
+    /// have others, for which memory can be anywhere: then it is not the `is_only` one.
+    pub fn begin(bytes: usize, is_only: bool) -> Self {
+        Self { begin: stack_pointer(), bytes, is_only }
     }
 
-    /// Bytes that are used by now.
+    /// Bytes that are used by now; 0 on another stack.
     pub fn used_bytes(&self) -> u64 {
-        self.begin.saturating_sub(stack_pointer()) as u64
+        match self.begin.checked_sub(stack_pointer()) {
+            Some(used) if used <= self.bytes => used as u64,
+            _ => 0,
+        }
     }
 
     /// Gives the pages back that an earlier recursion used.
@@ -38,7 +37,7 @@ impl LargeStack {
 
             const PAGE: usize = 4096;
             let (here, end) = (stack_pointer(), self.begin - self.bytes);
-            if here > self.begin || here < end + HOST_BYTES {
+            if !self.is_only || here > self.begin || here < end + HOST_BYTES {
                 return;
             }
             let end = end.next_multiple_of(PAGE);

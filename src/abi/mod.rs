@@ -114,9 +114,9 @@ impl Process {
     }
 
     /// The stack of the process, `bytes` long, begins at this function's frame. The part of it beyond
-    /// [`FREE_STACK_BYTES`] counts as memory before a call that may wait.
-    pub fn begin_large_stack(&mut self, bytes: usize) {
-        self.large_stack = Some(LargeStack::begin(bytes));
+    /// [`FREE_STACK_BYTES`] counts as memory before a call that may wait. Tasks may have others, if it is not the `is_only` one.
+    pub fn begin_large_stack(&mut self, bytes: usize, is_only: bool) {
+        self.large_stack = Some(LargeStack::begin(bytes, is_only));
     }
 
     /// Charges the stack of a process that may wait.
@@ -423,23 +423,6 @@ async fn pause(store: &mut (impl AsContextMut<Data = Process> + Send)) -> wasmti
     leave_fuel(&mut store)?;
     let resumed = store.data_mut().guest.pause().await;
     take_fuel(&mut store)?;
-    resumed.map_err(wasmtime::Error::new)
-}
-
-/// As [`pause`], for an event loop, which waits itself: [`begin_turn`] follows, in the next turn.
-fn end_turn(store: &mut StoreContextMut<'_, Process>) -> wasmtime::Result<()> {
-    leave_fuel(store)?;
-    store.data_mut().guest.give_up_turn();
-    Ok(())
-}
-
-/// Begins the turn after [`end_turn`].
-///
-/// # Errors
-/// [`Stop`], if the process was killed meanwhile.
-fn begin_turn(store: &mut StoreContextMut<'_, Process>) -> wasmtime::Result<()> {
-    let resumed = store.data_mut().guest.begin();
-    take_fuel(store)?;
     resumed.map_err(wasmtime::Error::new)
 }
 

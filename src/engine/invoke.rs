@@ -113,10 +113,13 @@ pub(super) async fn invoke_component(
     let params = call.values::<component::Val>(&types)?;
     expect_written(ty.results())?;
     let mut results = vec![component::Val::Bool(false); ty.results().len()];
-    let called = event_loop::run(store, async |tasks| {
-        function.call_concurrent(tasks, &params, &mut results).await
+    let main: event_loop::Main<_> = Box::new(move |tasks| {
+        Box::pin(async move {
+            function.call_concurrent(tasks, &params, &mut results).await?;
+            Ok(results)
+        })
     });
-    called.await?;
+    let results = event_loop::run(store, main).await?;
     show(store, &results).await
 }
 

@@ -2,7 +2,6 @@
 
 use std::io;
 
-use wasmtime::component::Accessor;
 use wasmtime::{
     Caller, Func, Instance, PoolConcurrencyLimitError, Store, UpdateDeadline, WasmBacktrace,
     component,
@@ -13,6 +12,7 @@ use super::deadline::StopAtDeadline;
 use super::generator::is_prepared;
 use super::invoke::{Refusal, invoke_component, invoke_module};
 use super::link::{Linked, UnknownImportCalled};
+use super::module::Encoding;
 use super::prepare;
 use super::program::{Program, Runnable};
 use super::tier::Tier;
@@ -182,7 +182,7 @@ async fn start(
     {
         return Ok(lacks_thread(program, &mut store.data_mut().guest, &error));
     }
-    if let Some(outcome) = begin(tier, store).await {
+    if let Some(outcome) = begin(tier, Encoding::Module, store).await {
         return Ok(outcome);
     }
     if !program.engine().config().fuel
@@ -239,11 +239,12 @@ fn invoked(
 }
 
 /// Begins a process whose code is of `tier`; returns the outcome if it ends here.
-async fn begin(tier: Tier, store: &mut Store<Process>) -> Option<Outcome> {
+async fn begin(tier: Tier, encoding: Encoding, store: &mut Store<Process>) -> Option<Outcome> {
     if tier == Tier::Quick {
         // It has the stack that the program will have, which the store keeps.
-        let begin = Func::wrap(&mut *store, |mut caller: Caller<'_, Process>| {
-            caller.data_mut().begin_large_stack(QUICK_STACK_BYTES);
+        let is_only = encoding == Encoding::Module;
+        let begin = Func::wrap(&mut *store, move |mut caller: Caller<'_, Process>| {
+            caller.data_mut().begin_large_stack(QUICK_STACK_BYTES, is_only);
         });
         let begin = begin.typed::<(), ()>(&*store).expect("it has this type");
         if let Err(error) = begin.call_async(&mut *store, ()).await {
@@ -265,7 +266,7 @@ async fn run_component(
     store: &mut Store<Process>,
     pre: &component::InstancePre<Process>,
 ) -> Result<Outcome, RunError> {
-    if let Some(outcome) = begin(tier, store).await {
+    if let Some(outcome) = begin(tier, Encoding::Component, store).await {
         return Ok(outcome);
     }
     let name = || program.name().to_owned();
@@ -296,7 +297,8 @@ async fn run_component(
         return Err(RunError::BadStart { program: name(), export: interface.to_owned() });
     };
     // The process ends with it, whatever other tasks have not done yet, as in wasmtime's command line.
-    let main = async |tasks: &Accessor<Process>| run.call_concurrent(tasks, ()).await;
+    let main: event_loop::Main<_> =
+        Box::new(move |tasks| Box::pin(async move { run.call_concurrent(tasks, ()).await }));
     Ok(match event_loop::run(store, main).await {
         Ok((Ok(()),)) => Outcome::Exited(0),
         Ok((Err(()),)) => Outcome::Exited(1),

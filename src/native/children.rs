@@ -6,8 +6,9 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use super::environment::passed_on;
-use super::image::{NativeImage, NotStarted};
+use super::image::NativeImage;
 use super::lookup::is_in_path;
+use super::not_started::NotStarted;
 use super::profile::Confinement;
 use super::runner::prepared;
 use super::streams::lock;

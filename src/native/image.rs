@@ -1,16 +1,15 @@
 //! A native program as a process of a machine.
 
 use std::collections::VecDeque;
-use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::children::NativeChildren;
+use super::not_started::NotStarted;
 use super::polled_child::{ChildEnd, ChildEvent, Connected, PolledChild};
 use super::streams::lock;
 use crate::base::digest::Digest;
 use crate::base::errno::Errno;
-use crate::base::exhausted::is_exhausted;
 use crate::kernel::guest::{Buffers, Fault, FdAction, Guest, InputState, Range, SpawnRequest};
 use crate::kernel::io::host_stdin::Watch;
 use crate::kernel::io::pipe::OnHangUp;
@@ -168,26 +167,6 @@ impl TapedChildren {
             }
         };
         Some((event, is_charged))
-    }
-}
-
-/// Why a program was not started.
-pub(super) struct NotStarted {
-    pub(super) message: String,
-    /// The host has no process, descriptor or memory left.
-    pub(super) exhausted: bool,
-}
-
-impl From<String> for NotStarted {
-    /// A reason that stays.
-    fn from(message: String) -> Self {
-        Self { message, exhausted: false }
-    }
-}
-
-impl From<io::Error> for NotStarted {
-    fn from(error: io::Error) -> Self {
-        Self { message: error.to_string(), exhausted: is_exhausted(&error) }
     }
 }
 

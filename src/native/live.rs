@@ -29,7 +29,6 @@ pub(super) fn spawn(command: &mut Command) -> io::Result<Child> {
 /// most. Their ends are not seen by anyone else for that time: whoever waits for them is not to go on.
 #[cfg(all(unix, feature = "cli"))]
 pub(crate) fn end_all(number: i32, grace: std::time::Duration) {
-    use super::os_process::{has_exited, pid};
     use crate::base::ambient;
     use rustix::process::{Signal, kill_process_group};
 
@@ -46,4 +45,18 @@ pub(crate) fn end_all(number: i32, grace: std::time::Duration) {
     while ambient::elapsed_since(begun) < grace && !programs.iter().all(|it| has_exited(*it)) {
         ambient::sleep(LOOK_EVERY);
     }
+}
+
+/// Whether `process`, which has not been reaped, has ended.
+#[cfg(all(unix, feature = "cli"))]
+fn has_exited(process: rustix::process::Pid) -> bool {
+    use rustix::process::{WaitId, WaitIdOptions, waitid};
+
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    !matches!(waitid(WaitId::Pid(process), options), Ok(None))
+}
+
+#[cfg(unix)]
+pub(super) fn pid(id: u32) -> Option<rustix::process::Pid> {
+    rustix::process::Pid::from_raw(id.cast_signed())
 }

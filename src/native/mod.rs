@@ -15,6 +15,7 @@ mod lookup;
 mod machine_tape;
 mod made_files;
 mod mismatch;
+mod not_started;
 mod opened_files;
 mod os_process;
 mod pipe_state;

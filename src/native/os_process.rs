@@ -69,7 +69,7 @@ impl OsProcess {
     pub(super) fn ask_to_end(&self, number: u8) {
         #[cfg(unix)]
         if let (Some(group), Some(signal), false) = (
-            pid(self.id),
+            live::pid(self.id),
             rustix::process::Signal::from_named_raw(number.into()),
             lock(&self.leader).is_reaped,
         ) {
@@ -126,7 +126,7 @@ impl OsProcess {
 
         // Once reaped, its ID may be that of another process.
         let is_reaped = lock(&self.leader).is_reaped;
-        let Some(id) = pid(self.id).filter(|_| !is_reaped) else { return Ok(None) };
+        let Some(id) = live::pid(self.id).filter(|_| !is_reaped) else { return Ok(None) };
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         loop {
             match waitid(WaitId::Pid(id), options) {
@@ -162,7 +162,7 @@ impl Leader {
         use rustix::io::Errno;
         use rustix::process::{Signal, kill_process_group};
 
-        let Some(group) = pid(id).filter(|_| !self.is_reaped) else { return Ok(()) };
+        let Some(group) = live::pid(id).filter(|_| !self.is_reaped) else { return Ok(()) };
         let of_group = kill_process_group(group, Signal::KILL);
         // It may have changed its group.
         self.child.kill()?;
@@ -191,20 +191,6 @@ impl Drop for OsProcess {
         // One that could not be reaped.
         live::list().remove(&self.id);
     }
-}
-
-/// Whether `process`, which has not been reaped, has ended.
-#[cfg(all(unix, feature = "cli"))]
-pub(super) fn has_exited(process: rustix::process::Pid) -> bool {
-    use rustix::process::{WaitId, WaitIdOptions, waitid};
-
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-    !matches!(waitid(WaitId::Pid(process), options), Ok(None))
-}
-
-#[cfg(unix)]
-pub(super) fn pid(id: u32) -> Option<rustix::process::Pid> {
-    rustix::process::Pid::from_raw(id.cast_signed())
 }
 
 #[cfg(unix)]

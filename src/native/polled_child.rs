@@ -105,10 +105,20 @@ struct State {
     is_reaped: bool,
     /// The signal that asks it to end before it is killed, if one does.
     last_signal: Option<u8>,
-    /// Its output is read, and lost.
-    is_lost: bool,
+    /// Whether events are still taken.
+    stage: Stage,
+}
+
+/// How far the end of a program is that something else ends.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Stage {
+    /// Nothing ends it.
+    #[default]
+    Used,
+    /// It cleans up: its output is read, and lost.
+    Ending,
     /// Events are no longer taken.
-    is_dropped: bool,
+    Dropped,
 }
 
 /// The state of a program's input.
@@ -166,7 +176,8 @@ impl PolledChild {
             Ok(()) => Ok(Self(shared)),
             Err(error) => {
                 shared.process.end();
-                shared.change(|state| (state.is_dropped, state.input) = (true, InputIs::Unread));
+                shared
+                    .change(|state| (state.stage, state.input) = (Stage::Dropped, InputIs::Unread));
                 Err(error)
             }
         }
@@ -230,7 +241,7 @@ impl PolledChild {
         let asked = self.0.change(|state| {
             let number = state.last_signal.filter(|_| !state.has_ended)?;
             // What it says meanwhile is read, so that it need not wait.
-            state.is_lost = true;
+            state.stage = Stage::Ending;
             Some(number)
         });
         let Some(number) = asked else { return };
@@ -257,7 +268,7 @@ impl Drop for PolledChild {
         // First, as an unreaped group can be killed. One that cannot be killed is not waited for.
         let killed = self.0.process.kill();
         self.0.change(|state| {
-            state.is_dropped = true;
+            state.stage = Stage::Dropped;
             // Output is no longer read.
             (state.gauges, state.awaited) = ([None, None], [None, None]);
         });
@@ -348,11 +359,10 @@ impl Shared {
         let mut buffer = vec![0; PIECE_BYTES];
         loop {
             let waits = |state: &mut State| {
-                let is_kept = !state.is_dropped && !state.is_lost;
-                state.pending[output] && is_kept && !state.hung_up[output]
+                state.pending[output] && state.stage == Stage::Used && !state.hung_up[output]
             };
             drop(self.wait_while(waits));
-            let is_over = |state: &State| state.is_dropped || state.hung_up[output];
+            let is_over = |state: &State| state.stage == Stage::Dropped || state.hung_up[output];
             // For `is_idle`, bytes are always in the pipe or among the events, never in between.
             wait_readable(&pipe, awaited);
             let locked = cfg!(unix).then(|| lock(&self.state));
@@ -370,7 +380,7 @@ impl Shared {
                 break;
             }
             state.taken_bytes[output] += count as u64;
-            if state.is_lost {
+            if state.stage == Stage::Ending {
                 continue;
             }
             state.pending[output] = true;
@@ -423,7 +433,8 @@ impl Shared {
         let duration_ns = u64::try_from(ambient::elapsed_since(started).as_nanos());
         // Its own output is in the pipes now.
         let written = lock(&self.state).written_bytes();
-        let state = self.wait_while(|state| !state.is_dropped && state.is_owed(written));
+        let state =
+            self.wait_while(|state| state.stage != Stage::Dropped && state.is_owed(written));
         drop(state);
         let left_open = self.has_left();
         let mut unread_bytes = 0;
@@ -456,8 +467,8 @@ impl Shared {
         self.push(ChildEvent::Ended(end));
         if left_open {
             // Until it is reaped, its group can be killed.
-            drop(self.wait_while(|state| state.is_read() && !state.is_dropped));
-            while !lock(&self.state).is_dropped && self.has_left() {
+            drop(self.wait_while(|state| state.is_read() && state.stage != Stage::Dropped));
+            while lock(&self.state).stage != Stage::Dropped && self.has_left() {
                 let waited = self.changed.wait_timeout(lock(&self.state), LOOK_EVERY);
                 drop(waited);
             }

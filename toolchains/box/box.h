@@ -67,6 +67,10 @@ void read_rest(FILE *file, struct bytes *bytes);
 // Opens a file to read, `-` being standard input; NULL after a message.
 FILE *open_input(const char *path);
 void close_input(FILE *file);
+// For each file of the command line, or for standard input.
+#define EACH_FILE(path, argc, argv) \
+    for (int i_ = optind; i_ < argc || i_ == optind; i_++) \
+        for (const char *path = i_ < argc ? argv[i_] : "-"; path; path = NULL)
 // Whether standard output goes to the file that is read; `next` is where the next byte of it is written.
 bool is_output(FILE *file, off_t *next);
 
@@ -101,6 +105,10 @@ struct copying {
 };
 int copy_path(const char *from, const char *to, const struct copying *how);
 int remove_path(const char *path, bool recursive, bool force);
+// Files that this command has put somewhere, which what it takes next must not replace: `cp a/x b/x dir` would lose one.
+void note_made(const char *path);
+bool was_just_made(const char *path);
+int refuse_overwriting(const char *from, const char *to); // says so, and answers 1
 // Makes a directory and those above it; what is there is fine. Answers 1 after a message.
 int make_dirs(char *path);
 // The text of a link; NULL with errno set.

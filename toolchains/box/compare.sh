@@ -10,7 +10,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 belljar=$(realpath "${1:?usage: compare.sh BELLJAR [BOX [NAME...]]}")
 box=$(realpath "${2:-$here/box.wasm}")
 shift $(($# < 2 ? $# : 2))
-[ $# -gt 0 ] || set -- first archives awk configure diff grep lines patch paths sed
+[ $# -gt 0 ] || set -- first archives awk configure diff grep lines patch paths sed trees
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 mkdir "$scratch/tools"

@@ -4,18 +4,21 @@
 //! happens first, as `poll_oneoff` does with several subscriptions; other processes have the turn meanwhile. Which task
 //! runs next depends on nothing but what the tasks did, and on the answer of the kernel, in the order of the waits.
 
+use std::cell::Cell;
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use wasmtime::component::Accessor;
-use wasmtime::{AsContextMut, Store, StoreContextMut};
+use tokio::sync::oneshot;
+use wasmtime::component::{Accessor, AccessorTask};
+use wasmtime::{AsContextMut, Store};
 
 use crate::abi::preview2::call::{Halt, call};
-use crate::abi::{Process, begin_turn, end_turn, trace};
-use crate::kernel::guest::{Fault, Guest};
+use crate::abi::preview2::poll::Condition;
+use crate::abi::{Process, pause, trace};
+use crate::kernel::guest::Guest;
 
 /// No task can go on, and none waits for the kernel.
 #[derive(thiserror::Error)]
@@ -24,107 +27,164 @@ struct Deadlock;
 
 crate::base::readable::readable!(Deadlock);
 
-/// What the loop and the engine tell each other.
-#[derive(Default)]
-struct Signal {
-    /// A task can go on.
-    is_woken: AtomicBool,
-    /// No task can go on.
-    is_idle: AtomicBool,
+/// What the first task does.
+pub type Main<R> = Box<
+    dyn for<'a> FnOnce(
+            &'a Accessor<Process>,
+        ) -> Pin<Box<dyn Future<Output = wasmtime::Result<R>> + Send + 'a>>
+        + Send,
+>;
+
+/// The first task, which tells its result.
+struct First<R> {
+    main: Main<R>,
+    ended: oneshot::Sender<wasmtime::Result<R>>,
 }
 
-impl Wake for Signal {
-    fn wake(self: Arc<Self>) {
-        self.is_woken.store(true, Ordering::Relaxed);
+impl<R: Send + 'static> AccessorTask<Process> for First<R> {
+    async fn run(self, tasks: &Accessor<Process>) -> wasmtime::Result<()> {
+        let result = (self.main)(tasks).await;
+        // The loop that started it waits for that.
+        let _ = self.ended.send(result);
+        Ok(())
     }
+}
+
+/// Tells whether a task can go on.
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Why the engine has stopped.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stopped {
+    /// The first task has ended.
+    AtEnd,
+    /// A task lets others go on, and can go on itself.
+    AtYield,
+    /// No task can go on.
+    Idle,
 }
 
 /// Runs `main` and all that it starts in `store`, until `main` has ended.
 ///
 /// # Errors
 /// Those of `main`; [`crate::kernel::machine::limits::Stop`], if it ends the process; a trap if all tasks wait for each other.
-pub async fn run<R>(
+pub async fn run<R: Send + 'static>(
     store: &mut Store<Process>,
-    main: impl AsyncFnOnce(&Accessor<Process>) -> wasmtime::Result<R>,
+    main: Main<R>,
 ) -> wasmtime::Result<R> {
-    let signal = Arc::new(Signal::default());
-    let waker = Waker::from(signal.clone());
-    let gave_up_turn = store.data().guest.watch_turn();
-    let heard = signal.clone();
-    let run = store.run_concurrent(async |tasks| {
-        let mut main = pin!(main(tasks));
-        let mut waiting = Waiting::No;
-        poll_fn(|cx| {
-            if waiting == Waiting::ForTurn {
-                tasks.with(|mut store| begin_turn(&mut store.as_context_mut()))?;
-            } else if let Poll::Ready(ended) = main.as_mut().poll(cx) {
-                return Poll::Ready(ended);
+    let (ended, mut end) = oneshot::channel();
+    store.spawn(First { main, ended })?;
+    loop {
+        match tasks_stop(store, &mut end).await? {
+            (_, Some(result)) => return result,
+            (Stopped::AtYield, None) => {
+                act(store, "yield", Guest::begin_clock_call, Process::yield_turn).await?;
             }
-            if waiting == Waiting::ForTurn || heard.is_idle.swap(false, Ordering::Relaxed) {
-                waiting = tasks.with(|mut store| wait(store.as_context_mut(), waiting))?;
+            (Stopped::AtEnd | Stopped::Idle, None) => {
+                if store.data().waits.conditions().is_empty() {
+                    return Err(wasmtime::Error::new(Deadlock));
+                }
+                act(store, "wait", Guest::begin_call, |process| process.wake_tasks(true)).await?;
             }
-            Poll::Pending
+        }
+    }
+}
+
+/// Runs the tasks until they stop; returns the result of the first one, too, if it is known by `end`.
+async fn tasks_stop<R: Send + 'static>(
+    store: &mut Store<Process>,
+    end: &mut oneshot::Receiver<wasmtime::Result<R>>,
+) -> wasmtime::Result<(Stopped, Option<wasmtime::Result<R>>)> {
+    let woken = Arc::new(Woken::default());
+    let (waker, gave_up_turn) = (Waker::from(woken.clone()), store.data().guest.watch_turn());
+    let (stop, stopped) = (AtomicBool::new(false), Cell::new(Stopped::AtEnd));
+    let mut result = None;
+    let run = store.run_concurrent(async |_| {
+        poll_fn(|_| {
+            result = end.try_recv().ok();
+            if result.is_some() || stop.load(Ordering::Relaxed) {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
         })
-        .await
+        .await;
     });
-    let mut run = pin!(run);
-    poll_fn(|_| {
-        loop {
-            signal.is_woken.store(false, Ordering::Relaxed);
-            match run.as_mut().poll(&mut Context::from_waker(&waker)) {
-                Poll::Ready(ended) => return Poll::Ready(ended?),
-                Poll::Pending if gave_up_turn() => return Poll::Pending,
-                Poll::Pending if signal.is_woken.load(Ordering::Relaxed) => {}
-                Poll::Pending => signal.is_idle.store(true, Ordering::Relaxed),
+    {
+        let mut run = pin!(run);
+        poll_fn(|_| {
+            loop {
+                woken.0.store(false, Ordering::Relaxed);
+                match run.as_mut().poll(&mut Context::from_waker(&waker)) {
+                    Poll::Ready(ran) => return Poll::Ready(ran),
+                    // A call of WASI 0.2 waits, and with it the whole process.
+                    Poll::Pending if gave_up_turn() => return Poll::Pending,
+                    Poll::Pending => {
+                        // The engine pauses, woken, before a task goes on that has yielded.
+                        let is_yield = woken.0.load(Ordering::Relaxed);
+                        stopped.set(if is_yield { Stopped::AtYield } else { Stopped::Idle });
+                        stop.store(true, Ordering::Relaxed);
+                    }
+                }
+            }
+        })
+        .await?;
+    }
+    Ok((stopped.get(), result))
+}
+
+/// Does `act`, which may wait, as the call `name`, which begins by `begin`.
+async fn act<T: 'static>(
+    store: &mut Store<Process>,
+    name: &'static str,
+    begin: fn(&mut Guest, &'static str),
+    mut act: impl FnMut(&mut Process) -> Result<T, Halt>,
+) -> wasmtime::Result<()> {
+    begin(&mut store.data_mut().guest, name);
+    loop {
+        match act(store.data_mut()) {
+            Err(Halt::Wait) => pause(store).await?,
+            acted => {
+                let has_begun = |_: &mut Guest, _: &'static str| ();
+                return call(store.as_context_mut(), name, has_begun, |_| acted).map(|_| ());
             }
         }
-    })
-    .await
-}
-
-/// How a process waits for its tasks.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Waiting {
-    No,
-    /// It has given up its turn, and asks again in the next one.
-    ForTurn,
-}
-
-/// Wakes the tasks whose conditions are met, or gives up the turn until one is.
-fn wait(mut store: StoreContextMut<'_, Process>, waiting: Waiting) -> wasmtime::Result<Waiting> {
-    let process = store.data_mut();
-    let conditions = process.waits.conditions();
-    if conditions.is_empty() {
-        return Err(wasmtime::Error::new(Deadlock));
-    }
-    if waiting == Waiting::No {
-        process.guest.begin_call("wait");
-    }
-    trace!(process.guest, "ntasks={}", conditions.len());
-    let mut subscriptions = Vec::with_capacity(conditions.len());
-    for (index, (_, condition)) in conditions.iter().enumerate() {
-        match condition.subscription(process, index) {
-            Ok(subscription) => subscriptions.push(subscription),
-            Err(halt) => return call(store, "wait", |_, _| (), |_| Err(halt)),
-        }
-    }
-    match process.guest.poll_oneoff(&subscriptions) {
-        Ok(events) => {
-            // Each is the index of a wait.
-            for event in &events {
-                process.waits.end(conditions[event.userdata as usize].0);
-            }
-            let count = events.len();
-            call(store, "wait", no_beginning, |_| Ok(count as u64))?;
-            Ok(Waiting::No)
-        }
-        Err(Fault::Wait) => {
-            end_turn(&mut store)?;
-            Ok(Waiting::ForTurn)
-        }
-        Err(fault) => call(store, "wait", no_beginning, |_| Err(Halt::from(fault))),
     }
 }
 
-/// The call has begun.
-fn no_beginning(_: &mut Guest, _: &'static str) {}
+impl Process {
+    /// Lets other processes go on, and wakes the tasks whose conditions are met by now; returns how many there are. Whoever asks
+    /// again and again lets time go on.
+    fn yield_turn(&mut self) -> Result<u64, Halt> {
+        self.guest.sched_yield()?;
+        let woken = self.wake_tasks(false)?;
+        if woken == 0 {
+            self.let_time_go_on()?;
+        }
+        Ok(woken)
+    }
+
+    /// Wakes the tasks whose conditions are met; returns how many there are. Waits for one if it `waits`.
+    fn wake_tasks(&mut self, waits: bool) -> Result<u64, Halt> {
+        let conditions = self.waits.conditions();
+        trace!(self.guest, "ntasks={}", conditions.len());
+        let mut subscriptions = Vec::with_capacity(conditions.len() + 1);
+        for (index, (_, condition)) in conditions.iter().enumerate() {
+            subscriptions.push(condition.subscription(self, index)?);
+        }
+        if !waits {
+            subscriptions.push(Condition::Met.subscription(self, conditions.len())?);
+        }
+        let events = self.guest.poll_oneoff(&subscriptions)?;
+        // Each is the index of a wait, or the one after all.
+        let met = events.iter().filter_map(|event| conditions.get(event.userdata as usize));
+        Ok(met.map(|(id, _)| self.waits.end(*id)).count() as u64)
+    }
+}

@@ -96,11 +96,6 @@ impl Guest {
         self.machine.turnstile().clone()
     }
 
-    /// Ends the turn: [`Guest::begin`] waits for the next one, as [`Guest::pause`] does.
-    pub fn give_up_turn(&mut self) {
-        self.end_turn();
-    }
-
     /// Returns what tells whether this process, or another one that then had the turn, has given it up.
     pub fn watch_turn(&self) -> impl Fn() -> bool + use<> {
         let turnstile = self.machine.turnstile().clone();

@@ -82,3 +82,66 @@ trees 'tar x of links'
 both sh -c 'PATH=/usr/bin:/bin; echo x > run; chmod +x run'
 same sh -c 'gzip run && chmod +x run.gz && gunzip run.gz && [ -x run ]'
 trees 'gunzip of an executable'
+# Names that lead out of the directory lose that start; what is listed with -v does not.
+both sh -c 'rm -rf a src; mkdir -p a/b src/s; echo 1 > src/f; echo 2 > src/s/g; ln -s ../f src/s/l; echo x > a/x; : > a/b/..b; touch -h -d 2001-02-03T04:05:06Z src/* src/s/* src a a/* a/b/..b'
+c() { # COMMAND: in a/b
+    same sh -c "cd a/b; $1; echo \$?"
+}
+l='| tar tf - | sort'
+c "tar cf - ../../src $l"
+c "tar cf - ../../src ../../a/x ../x $l"
+c "tar cf - .. $l"
+c "tar cf - ../ $l"
+c "tar cf - ../.. --exclude=nothing | tar tf - | grep -c ."
+c "tar cf - ../../a/../src/f $l"
+c "tar cf - ./../x .//../x ..//x $l"
+c "tar cf - ..b ../b/..b $l"
+c "tar cf - a..b ..c $l"
+c "tar cf - \$PWD/../../src/f $l"
+c "tar cf - \$PWD/..b | tar tf - | sed 's,.*/,,'"
+c "tar Pcf - ../x | tar tPf -"
+c "tar Pcf - ../x | tar tf -"
+c "tar cvf ../../o.tar ../../src ../x | sort; rm ../../o.tar"
+c "tar cf ../../o.tar ../../src; mkdir ../../in; tar xf ../../o.tar -C ../../in; tar Pcf ../../o.tar ../x; tar xf ../../o.tar"
+trees 'tar c of names that lead up'
+# Without what is below.
+c "tar --no-recursion -cf - / $l"
+c "tar --no-recursion -cf - . .. ../.. $l"
+c "tar --no-recursion -cf - ../../src ../../src/s $l"
+same sh -c "rm -r in; tar cf - --no-recursion src --recursion a $l; tar cf - src --no-recursion a $l"
+same sh -c "find src -path src/s -prune -o -print | tar --no-recursion -T - -cf - $l"
+same sh -c "tar cf o.tar src a; tar tf o.tar --no-recursion src/s a/; tar --no-recursion -tf o.tar src; mkdir in; tar xf o.tar -C in --no-recursion src/s; find in | sort; rm -r in o.tar"
+same sh -c 'tar cf o.tar -C a; echo $?; tar cf o.tar -T /dev/null; echo $?; tar tf o.tar; tar --format=nosuch -cf o.tar a; echo $?; rm -f o.tar'
+same sh -c 'tar --mode=755 -cf - a/x | tar tvf - | cut -c1-10; tar --mode=a+x,g-w -cf - a/x src/s/g | tar tvf - | cut -c1-10; tar --mode=zz -cf - a > o.tar; echo $?; rm -f o.tar'
+# Patterns, and names with more slashes than are needed.
+for pattern in f s src/s s/ /src '*/g' s/g ./src src '*' '[sf]' 'src/*/g' / c/s '?' g a; do
+    same sh -c "tar cf - --exclude='$pattern' src ./src/s src//s a//b//.. src/ $l; tar Pcf o.tar src ./src/s src//s \$PWD/src/s a//x /; tar tf o.tar --exclude='$pattern' | sort | sed \"s,\$PWD,HERE,\" | grep -v '^/'; rm o.tar" < /dev/null
+done
+same sh -c 'printf "s\nnothing/\n" > not; tar cf - -X not src//s src//f $PWD/a | tar tf - | grep src; tar cf - -X not src a > o.tar; mkdir in; tar xf o.tar -X not -C in; find in | sort; rm -r in o.tar not'
+# What is in the way of an archive's directories and files.
+both sh -c 'PATH=/usr/bin:/bin; rm -rf a src pkg; mkdir -p pkg/conf/deep; echo new > pkg/conf/c; ln -s nowhere pkg/conf/l; tar cf p.tar pkg/conf; tar cf whole.tar pkg; tar cf file.tar pkg/conf/c; tar cf deep.tar pkg/conf/deep; tar cf link.tar pkg/conf/l;
+    echo x > plain; tar cf plain.tar plain; chmod +x plain; tar cf run.tar plain; rm -r plain pkg'
+x() { # COMMAND: with a link to a directory where the archive has one
+    both sh -c 'rm -rf pkg shared p2 plain; mkdir pkg shared; echo mine > shared/c; ln -s ../shared pkg/conf'
+    same sh -c "$1; echo \$?; [ ! -e plain ] || [ ! -x plain ] || echo runs"
+    trees "$1"
+}
+for archive in p whole file deep link; do
+    x "tar xf $archive.tar"
+    x "tar xkf $archive.tar"
+    x "tar xf $archive.tar --keep-directory-symlink"
+    x "rm pkg/conf; echo file > pkg/conf; tar xf $archive.tar"
+    x "rm pkg/conf; echo file > pkg/conf; tar xkf $archive.tar"
+    x "rm pkg/conf; ln -s nowhere pkg/conf; tar xf $archive.tar"
+    x "rm pkg/conf; ln -s nowhere pkg/conf; tar xf $archive.tar --keep-directory-symlink"
+    x "mv pkg p2; ln -s p2 pkg; tar xf $archive.tar"
+    x "mv pkg p2; ln -s p2 pkg; tar xf $archive.tar --strip-components=1"
+    x "rm pkg/conf; mkdir -p pkg/conf/c pkg/conf/l; tar xf $archive.tar"
+    x "rm pkg/conf; mkdir -p pkg/conf/c/q pkg/conf/l/q; tar xf $archive.tar"
+    x "tar xf $archive.tar pkg/conf/c; tar xf $archive.tar pkg/conf"
+done
+# A file has the permission that its member has.
+x 'echo old > plain; chmod +x plain; tar xf plain.tar'
+x 'echo old > plain; chmod -x plain; tar xf run.tar'
+x 'tar xf run.tar; tar xf plain.tar'
+x 'tar xf plain.tar; tar xf run.tar'

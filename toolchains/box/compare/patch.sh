@@ -77,3 +77,79 @@ fresh
 both sh -c 'cp w/c.c w/c.old; ln w/c.c w/other.c; ln w/c.old w/old.c; printf "%s\n" "--- a/c.c" "+++ b/c.c" "@@ -1,2 +1,2 @@" "-int x;" "+int x = 1;" " int y;" > w/names.patch'
 p -p1 -i names.patch
 trees 'patch of a file with two names'
+# Names in quotes, with blanks, and in the notation of git.
+both sh -c 'rm -rf w a b; mkdir a b; for n in "my file" "tab	t" "q\"q" "back\\s" plain; do echo one > "a/$n"; echo two > "b/$n"; done; printf "one\n" > "a/$(printf "caf\303\251")"; printf "two\n" > "b/$(printf "caf\303\251")"; echo new > "b/new file"; touch -d 2001-02-03 a/* b/*;
+    PATH=/usr/bin:/bin; diff -ruN a b > names.patch; printf "diff --git a/my file b/my file\n--- a/my file\t\n+++ b/my file\t\n@@ -1 +1 @@\n-one\n+two\n--- \"a/caf\\\\303\\\\251\"\n+++ \"b/caf\\\\303\\\\251\"\n@@ -1 +1 @@\n-one\n+two\n" > git.patch'
+anew() { # PATCH...: a tree to patch, with these files beside
+    both rm -rf w
+    both cp -r a w
+    [ $# = 0 ] || both cp "$@" w
+}
+anew names.patch
+p -p1 -i names.patch
+trees 'patch of names in quotes'
+p -p1 -R -i names.patch
+trees 'patch -R of names in quotes'
+anew git.patch
+p -p1 -i git.patch
+trees 'patch of names in the notation of git'
+both sh -c 'echo three > "w/my file"; rm -f w/*.orig'
+p -p1 -i git.patch
+trees 'patch of names with rejects'
+h() { # OLD NEW: the names of a patch, as they are written
+    anew
+    both sh -c 'printf -- "--- %s\n+++ %s\n@@ -1 +1 @@\n-one\n+two\n" "$@" > w/head.patch' sh "$1" "$2"
+    same sh -c 'cd w && patch -p1 -i head.patch > out; echo $?; grep patching out; rm out'
+    trees "patch of $1"
+}
+h 'a/my file' 'b/my file'
+h 'a/my file 2001-01-01 00:00:00' 'b/my file 2001-01-01 00:00:00'
+h 'a/my file	2001-01-01 00:00:00' 'b/my file	2001-01-01 00:00:00'
+h '"a/my file"' '"b/my file"'
+h '"a/my file"	2001-01-01' '"b/my file"	2001-01-01'
+h '"a/my file" 2001-01-01' '"b/my file" 2001-01-01'
+h '"a/my file"x' '"b/my file"x'
+h '"a/my fi' '"b/my fi'
+h '"a/my\040file"' '"b/my\040file"'
+h '"a/my\qfile"' '"b/my\qfile"'
+h '"a/my\0file"' '"b/my\0file"'
+h '"a/my\000file"' '"b/my\000file"'
+h '"a/tab\tt"' '"b/tab\tt"'
+h '"a/q\"q"' '"b/q\"q"'
+h 'a/plain 2001-01-01 00:00:00' 'b/plain 2001-01-01 00:00:00'
+h 'a/plain some text' 'b/plain some text'
+h 'a/plain (revision 3)' 'b/plain (working copy)'
+h 'a/my file	x	y' 'b/my file	x	y'
+# What is no regular file, and what stands in the way of files that patch makes itself.
+both sh -c 'rm -rf a b; mkdir -p a/sub/in a/dir; cd a; echo one > f; echo out > ../real; ln -s ../real lnk; ln -s ../made dang; ln -s sub ls; echo gone > sub/in/g;
+    printf -- "--- a/f\n+++ b/f\n@@ -1 +1 @@\n-one\n+two\n" > ../f.patch; printf -- "--- /dev/null\n+++ b/new\n@@ -0,0 +1 @@\n+x\n" > ../new.patch; printf -- "--- a/sub/in/g\n+++ /dev/null\n@@ -1 +0,0 @@\n-gone\n" > ../del.patch;
+    sed s,/f,/lnk, ../f.patch > ../lnk.patch; sed s,/f,/dir, ../f.patch > ../dir.patch; sed s,new,dang, ../new.patch > ../dang.patch; sed s,new,ls/in/new, ../new.patch > ../ls.patch; cat ../f.patch > ../twice.patch; sed "s/two/three/;s/one/two/" ../f.patch >> ../twice.patch'
+s() { # COMMAND: in a fresh tree
+    anew f.patch new.patch del.patch lnk.patch dir.patch dang.patch ls.patch twice.patch
+    same sh -c "cd w; $1; echo \$?"
+    trees "$1"
+}
+for options in '' -b -f -t -N -s --dry-run; do
+    s "patch -p1 $options < lnk.patch"
+    s "patch -p1 $options < dir.patch"
+    s "patch -p1 $options < dang.patch"
+    s "patch -p1 $options < ls.patch"
+    s "patch -p1 $options < del.patch"
+    s "patch -p1 $options < new.patch"
+    s "patch -p1 $options < twice.patch"
+done
+s 'patch lnk f.patch'
+s 'ln -s nowhere f.orig; patch -b -p1 < f.patch'
+s 'ln -s nowhere f.rej; echo other > f; patch -p1 < f.patch'
+s 'ln -s nowhere r; echo other > f; patch -r r -p1 < f.patch'
+s 'echo > sub/in/h; patch -p1 < del.patch'
+s 'patch -p1 --posix < del.patch'
+s 'patch -p1 -b -z .old < del.patch'
+s 'patch -b ls/in/new new.patch'
+# Patches that were applied before.
+for options in '' -t -f -N -R '-R -t' '-R -f' '-R -N' '-t -b'; do
+    for file in f new del; do
+        s "patch -p1 $options < $file.patch; echo \$?; patch -p1 $options < $file.patch"
+    done
+done
+both rm -rf w a b

@@ -1,202 +1,11 @@
 // patch: applies what diff -u prints.
-#include "diff.h"
+#include "patch.h"
 
-#include <ctype.h>
-
-// A line with its end, if it has one.
-struct piece {
-    const char *at;
-    size_t len;
-};
-
-struct pieces {
-    struct piece *at;
-    size_t count, room;
-};
-
-// Lines of a hunk, each with its sign.
-struct hunk {
-    size_t from[2], len[2]; // lines of the old and of the new file, as its head says
-    struct pieces old, new;
-    struct pieces lines;    // as they are in the patch, signs included
-    size_t before, behind;  // lines of context
-};
-
-static struct bytes text; // of the patch
-static size_t at, line_number;
-static bool reversed, dry, silent, forward, batch, keeps_empty, removes_empty, loose, backs_up, no_mismatch_backup;
+static bool dry, silent, keeps_empty, removes_empty, backs_up, no_mismatch_backup;
+static enum { ASK, FORWARD, BATCH, FORCE } manner; // -N, -t, -f: of what looks as if it was applied before
 static int strip = -1;
 static size_t most_fuzz = 2;
 static const char *output_path, *reject_path, *suffix = ".orig";
-
-static void add_piece(struct pieces *pieces, const char *start, size_t len) {
-    if (pieces->count == pieces->room) {
-        pieces->room = 2 * pieces->room + 16;
-        pieces->at = grow(pieces->at, pieces->room * sizeof *pieces->at);
-    }
-    pieces->at[pieces->count++] = (struct piece){start, len};
-}
-
-static void split_lines(const struct bytes *bytes, struct pieces *pieces) {
-    for (size_t start = 0; start < bytes->len;) {
-        const char *end = memchr(bytes->at + start, '\n', bytes->len - start);
-        size_t next = end ? (size_t)(end - bytes->at) + 1 : bytes->len;
-        add_piece(pieces, bytes->at + start, next - start);
-        start = next;
-    }
-}
-
-// --- the patch -----------------------------------------------------------------------------------------------------------
-
-static bool peek_line(struct piece *line) {
-    if (at >= text.len) return false;
-    const char *end = memchr(text.at + at, '\n', text.len - at);
-    *line = (struct piece){text.at + at, end ? (size_t)(end + 1 - (text.at + at)) : text.len - at};
-    return true;
-}
-
-static void skip_line(const struct piece *line) {
-    at += line->len;
-    line_number++;
-}
-
-static bool begins_with(const struct piece *line, const char *with) {
-    size_t len = strlen(with);
-    return line->len >= len && memcmp(line->at, with, len) == 0;
-}
-
-// One range of a hunk's head, as 3,4.
-static bool parse_range(const char **from, size_t *start, size_t *len) {
-    char *end;
-    if (!isdigit((unsigned char)**from)) return false;
-    *start = strtoul(*from, &end, 10);
-    *len = 1;
-    if (*end == ',') {
-        if (!isdigit((unsigned char)end[1])) return false;
-        *len = strtoul(end + 1, &end, 10);
-    }
-    *from = end;
-    return *start <= INT32_MAX && *len <= INT32_MAX;
-}
-
-static bool parse_head(const struct piece *line, struct hunk *hunk) {
-    if (!begins_with(line, "@@ -")) return false;
-    const char *from = line->at + 4;
-    if (!parse_range(&from, &hunk->from[0], &hunk->len[0])) return false;
-    if (from[0] != ' ' || from[1] != '+') return false;
-    from += 2;
-    return parse_range(&from, &hunk->from[1], &hunk->len[1]) && strncmp(from, " @@", 3) == 0;
-}
-
-static void free_hunk(struct hunk *hunk) {
-    free(hunk->old.at);
-    free(hunk->new.at);
-    free(hunk->lines.at);
-    *hunk = (struct hunk){0};
-}
-
-static _Noreturn void malformed(void) {
-    struct piece line = {"", 0};
-    bool is_there = peek_line(&line);
-    die("**** malformed patch at line %zu: %.*s", line_number + is_there, (int)(line.len < 200 ? line.len : 200), line.at);
-}
-
-static bool read_hunk(struct hunk *hunk) {
-    struct piece line;
-    *hunk = (struct hunk){0};
-    if (!peek_line(&line) || !parse_head(&line, hunk)) return false;
-    skip_line(&line);
-    size_t left[2] = {hunk->len[0], hunk->len[1]};
-    bool changed = false;
-    while (left[0] || left[1]) {
-        if (!peek_line(&line)) malformed();
-        char sign = line.at[0];
-        const char *rest = line.at + 1;
-        size_t len = line.len - 1;
-        if (sign == '\n') sign = ' ', rest = line.at, len = 1; // an empty line whose blank was lost
-        if (!strchr(" +-\\", sign) || !sign) malformed();
-        if (sign == '\\') goto no_newline;
-        if ((sign != '+' && !left[0]) || (sign != '-' && !left[1])) malformed();
-        if (sign != '+') left[0]--, add_piece(&hunk->old, rest, len);
-        if (sign != '-') left[1]--, add_piece(&hunk->new, rest, len);
-        if (sign == ' ') {
-            if (!changed) hunk->before++;
-            hunk->behind++;
-        } else {
-            changed = true;
-            hunk->behind = 0;
-        }
-        add_piece(&hunk->lines, line.at, line.len);
-        skip_line(&line);
-        if (!peek_line(&line) || line.at[0] != '\\') continue;
-    no_newline:
-        // The line before has no end.
-        if (!hunk->lines.count) malformed();
-        char last = hunk->lines.at[hunk->lines.count - 1].at[0];
-        struct piece *old = hunk->old.count && last != '+' ? &hunk->old.at[hunk->old.count - 1] : NULL;
-        struct piece *new = hunk->new.count && last != '-' ? &hunk->new.at[hunk->new.count - 1] : NULL;
-        if (old && old->len && old->at[old->len - 1] == '\n') old->len--;
-        if (new && new->len && new->at[new->len - 1] == '\n') new->len--;
-        add_piece(&hunk->lines, line.at, line.len);
-        skip_line(&line);
-    }
-    if (!changed) hunk->behind = 0;
-    if (!reversed) return true;
-    struct pieces swap = hunk->old;
-    hunk->old = hunk->new;
-    hunk->new = swap;
-    size_t from = hunk->from[0], len = hunk->len[0];
-    hunk->from[0] = hunk->from[1];
-    hunk->len[0] = hunk->len[1];
-    hunk->from[1] = from;
-    hunk->len[1] = len;
-    return true;
-}
-
-// --- where a hunk belongs ------------------------------------------------------------------------------------------------
-
-static bool same_line(const struct piece *a, const struct piece *b) {
-    if (!loose) return a->len == b->len && memcmp(a->at, b->at, a->len) == 0;
-    size_t i = 0, j = 0;
-    for (;;) {
-        bool blank_a = i < a->len && isspace((unsigned char)a->at[i]), blank_b = j < b->len && isspace((unsigned char)b->at[j]);
-        while (i < a->len && isspace((unsigned char)a->at[i])) i++;
-        while (j < b->len && isspace((unsigned char)b->at[j])) j++;
-        if (i == a->len || j == b->len) return i == a->len && j == b->len;
-        if (blank_a != blank_b || a->at[i++] != b->at[j++]) return false;
-    }
-}
-
-static bool matches_at(const struct pieces *file, const struct hunk *hunk, ptrdiff_t where, size_t skip_first, size_t skip_last) {
-    if (where < 0 || where + hunk->old.count - skip_last > file->count) return false;
-    for (size_t i = skip_first; i + skip_last < hunk->old.count; i++) {
-        if (!same_line(&file->at[where + i], &hunk->old.at[i])) return false;
-    }
-    return true;
-}
-
-// Where the old lines are, from 0 on, or -1. `first` is the first line that is still free, `guess` where they should be.
-static ptrdiff_t find_place(const struct pieces *file, const struct hunk *hunk, ptrdiff_t guess, ptrdiff_t first, size_t fuzz) {
-    ptrdiff_t most = hunk->before > hunk->behind ? hunk->before : hunk->behind;
-    ptrdiff_t skip_first = (ptrdiff_t)(fuzz + hunk->before) - most, skip_last = (ptrdiff_t)(fuzz + hunk->behind) - most;
-    ptrdiff_t count = hunk->old.count, total = file->count;
-    if (!count) return guess < 0 ? 0 : guess > total ? total : guess;
-    if (skip_first < 0 && hunk->from[0] <= 1) {
-        // Less context in front: the hunk is at the start.
-        if (skip_last < 0 && count != total) return -1;
-        return first == 0 && matches_at(file, hunk, 0, 0, skip_last < 0 ? 0 : skip_last) ? 0 : -1;
-    }
-    if (skip_first < 0) skip_first = 0;
-    if (skip_last < 0) {
-        ptrdiff_t where = total - count;
-        return where >= first && matches_at(file, hunk, where, skip_first, 0) ? where : -1;
-    }
-    for (ptrdiff_t offset = 0; offset <= total + guess; offset++) {
-        if (guess + offset >= first && matches_at(file, hunk, guess + offset, skip_first, skip_last)) return guess + offset;
-        if (offset && guess - offset >= first && matches_at(file, hunk, guess - offset, skip_first, skip_last)) return guess - offset;
-    }
-    return -1;
-}
 
 // --- one file ------------------------------------------------------------------------------------------------------------
 
@@ -207,22 +16,46 @@ struct target {
     size_t used;      // lines of the file that are in `made` already
     ptrdiff_t offset; // of the last hunk
     size_t hunks, failed;
-    bool is_mismatched;
+    bool was_there, removes, is_mismatched, is_turned; // is_turned: it was applied before, and is taken back
     struct bytes rejects;
 };
 
+// A range of a hunk's head: a single line goes without its count.
+static void append_range(struct bytes *to, const char *sign, ptrdiff_t start, size_t len) {
+    char text[64];
+    if (len == 1) snprintf(text, sizeof text, "%s%td", sign, start);
+    else snprintf(text, sizeof text, "%s%td,%zu", sign, start, len);
+    append(to, text, strlen(text));
+}
+
+// Of these lines, those with the sign `wanted`, each with the remark that it has no end.
+static void append_lines(struct bytes *to, const struct hunk *hunk, size_t from, size_t end, char wanted) {
+    bool takes = false;
+    for (size_t i = from; i < end; i++) {
+        char sign = sign_of(hunk, i);
+        if (sign != '\\') takes = sign == wanted;
+        if (!takes) continue;
+        append(to, &sign, 1);
+        append(to, hunk->lines.at[i].at + 1, hunk->lines.at[i].len - 1);
+    }
+}
+
 static void reject(struct target *target, const struct hunk *hunk) {
-    char head[128];
     // Where it is in the file as it is now, after the hunks in front.
     ptrdiff_t shift = (ptrdiff_t)target->made.count - (ptrdiff_t)target->used;
-    snprintf(head, sizeof head, "@@ -%td,%zu +%td,%zu @@\n", (ptrdiff_t)hunk->from[0] + shift, hunk->len[0],
-             (ptrdiff_t)hunk->from[1] + shift, hunk->len[1]);
-    append(&target->rejects, head, strlen(head));
-    for (size_t i = 0; i < hunk->lines.count; i++) {
-        char sign = hunk->lines.at[i].at[0];
-        if (reversed && (sign == '+' || sign == '-')) sign = sign == '+' ? '-' : '+';
-        append(&target->rejects, &sign, 1);
-        append(&target->rejects, hunk->lines.at[i].at + 1, hunk->lines.at[i].len - 1);
+    append_range(&target->rejects, "@@ -", (ptrdiff_t)hunk->from[0] + shift, hunk->len[0]);
+    append_range(&target->rejects, " +", (ptrdiff_t)hunk->from[1] + shift, hunk->len[1]);
+    append(&target->rejects, " @@\n", 4);
+    for (size_t i = 0, end; i < hunk->lines.count; i = end) {
+        for (end = i; end < hunk->lines.count && sign_of(hunk, end) != ' ';) end++;
+        if (end == i) {
+            do end++;
+            while (end < hunk->lines.count && sign_of(hunk, end) == '\\');
+            append_lines(&target->rejects, hunk, i, end, ' ');
+        }
+        // What goes stands in front of what comes, also where the patch is turned around.
+        append_lines(&target->rejects, hunk, i, end, '-');
+        append_lines(&target->rejects, hunk, i, end, '+');
     }
     target->failed++;
 }
@@ -262,9 +95,8 @@ static void apply_hunk(struct target *target, const struct hunk *hunk) {
     // Lines that fuzz left out, and those that only blanks differ in, stay as the file has them.
     size_t old = 0, new = 0;
     for (size_t i = 0; i < hunk->lines.count; i++) {
-        char sign = hunk->lines.at[i].at[0];
+        char sign = sign_of(hunk, i);
         if (sign == '\\') continue;
-        if (reversed && (sign == '+' || sign == '-')) sign = sign == '+' ? '-' : '+';
         if (sign == '+') {
             add_piece(&target->made, hunk->new.at[new].at, hunk->new.at[new].len);
             new++;
@@ -286,6 +118,12 @@ static void write_bytes(const char *path, const struct bytes *bytes) {
     if (ferror(file) | (file == stdout ? fflush(file) : fclose(file))) die("**** write error on %s: %s", path, strerror(errno));
 }
 
+// Writes a file in the place of what is there, which is not written through if it is a link.
+static void write_new(const char *path, const struct bytes *bytes) {
+    unlink(path);
+    write_bytes(path, bytes);
+}
+
 static char *with_suffix(const char *path, const char *end) {
     char *longer = grow(NULL, strlen(path) + strlen(end) + 1);
     sprintf(longer, "%s%s", path, end);
@@ -301,7 +139,7 @@ static void replace_bytes(const char *path, const struct bytes *bytes) {
     append(&beside, ".patch~", 7);
     append(&beside, name, len);
     bool executable = get_executable(path, true);
-    write_bytes(beside.at, bytes);
+    write_new(beside.at, bytes);
     bool failed = executable != get_executable(beside.at, true) && set_executable(beside.at, executable);
     if (failed || rename(beside.at, path)) {
         int error = errno;
@@ -327,20 +165,65 @@ static void append_head(struct bytes *to, const char *sign, const char *line);
 static void write_rejects(const struct target *target, const char *old_name, const char *new_name, const char *what) {
     char *path = reject_path ? copy_text(reject_path) : with_suffix(output_path && strcmp(output_path, "-") ? output_path : target->path, ".rej");
     printf("%zu out of %zu hunk%s %s", target->failed, target->hunks, target->hunks == 1 ? "" : "s", what);
-    if (dry) puts("");
-    else printf(" -- saving rejects to file %s\n", path);
-    if (!dry) {
+    if (dry) {
+        puts("");
+    } else {
+        char *shown = quoted(path);
+        printf(" -- saving rejects to file %s\n", shown);
+        free(shown);
         struct bytes all = {0};
         append_head(&all, "--- ", old_name);
         append_head(&all, "+++ ", new_name);
         append(&all, target->rejects.at, target->rejects.len);
-        write_bytes(path, &all);
+        struct stat stat_;
+        if (reject_path && lstat(path, &stat_) == 0 && S_ISLNK(stat_.st_mode)) {
+            die("**** Can't create file %s : %s", path, strerror(ELOOP));
+        }
+        write_new(path, &all);
         free(all.at);
     }
     free(path);
 }
 
-static void finish_target(struct target *target, bool removes, bool was_there) {
+// What the file was before is kept beside it: once, if a patch has several parts for it. Of a new file, that is nothing.
+static void back_up(const struct target *target) {
+    static struct texts kept;
+    for (size_t i = 0; i < kept.count; i++) {
+        if (strcmp(kept.at[i], target->path) == 0) return;
+    }
+    push(&kept, copy_text(target->path));
+    char *backup = with_suffix(target->path, suffix);
+    make_parents_of(backup);
+    write_new(backup, &target->bytes);
+    bool executable = target->was_there && get_executable(target->path, true);
+    if (executable != get_executable(backup, true)) set_executable(backup, executable);
+    free(backup);
+}
+
+// Removes a file, and the directories that it leaves empty.
+static void remove_file(const char *path) {
+    if (unlink(path)) die("**** Can't remove file %s : %s", path, strerror(errno));
+    char *dir = copy_text(path);
+    for (char *slash; (slash = strrchr(dir, '/'));) {
+        while (slash > dir && slash[-1] == '/') slash--;
+        *slash = '\0';
+        if (!*dir || rmdir(dir)) break;
+    }
+    free(dir);
+}
+
+static void write_target(const struct target *target, const struct bytes *made) {
+    const char *to = output_path ? output_path : target->path;
+    if (!target->was_there) make_parents_of(to);
+    if (target->was_there && !output_path) {
+        replace_bytes(to, made);
+    } else {
+        write_bytes(to, made);
+        if (target->was_there && get_executable(target->path, true)) set_executable(to, true);
+    }
+}
+
+static void finish_target(struct target *target) {
     for (; target->used < target->file.count; target->used++) {
         add_piece(&target->made, target->file.at[target->used].at, target->file.at[target->used].len);
     }
@@ -348,56 +231,23 @@ static void finish_target(struct target *target, bool removes, bool was_there) {
     append(&made, "", 0);
     for (size_t i = 0; i < target->made.count; i++) append(&made, target->made.at[i].at, target->made.at[i].len);
     bool backs = backs_up || (target->is_mismatched && !no_mismatch_backup);
-    if (!dry && backs && was_there && !output_path) {
-        char *backup = with_suffix(target->path, suffix);
-        write_bytes(backup, &target->bytes);
-        free(backup);
-    }
-    const char *to = output_path ? output_path : target->path;
+    if (!dry && backs && !output_path) back_up(target);
     if (dry || (target->failed == target->hunks && target->hunks)) {
         // Nothing came of it.
-    } else if (!made.len && (removes || removes_empty) && !keeps_empty && !output_path) {
-        if (was_there && unlink(to)) die("**** Can't remove file %s : %s", to, strerror(errno));
+    } else if (!made.len && (target->removes || removes_empty) && !keeps_empty && !output_path) {
+        if (target->was_there) remove_file(target->path);
     } else {
-        if (!was_there) make_parents_of(to);
-        if (was_there && !output_path) {
-            replace_bytes(to, &made);
-        } else {
-            write_bytes(to, &made);
-            if (was_there && get_executable(target->path, true)) set_executable(to, true);
-        }
+        write_target(target, &made);
     }
     free(made.at);
 }
 
 // --- which file ------------------------------------------------------------------------------------------------------------
 
-// The name of a head line, up to its tab or its time; NULL for /dev/null. `strip` counts what is taken off.
-static char *name_of(const char *line) {
-    while (*line == ' ' || *line == '\t') line++;
-    size_t len = strcspn(line, "\t\n\r");
-    char *name = strndup(line, len);
-    if (!name) die("out of memory");
-    if (strcmp(name, "/dev/null") == 0) {
-        free(name);
-        return NULL;
-    }
-    char *rest = name;
-    for (int i = 0; strip < 0 || i < strip; i++) {
-        char *slash = strchr(rest, '/');
-        if (!slash) break;
-        while (*slash == '/') slash++;
-        rest = slash;
-    }
-    char *stripped = copy_text(rest);
-    free(name);
-    return stripped;
-}
-
 // A line of a head, with its name as it was looked for.
 static void append_head(struct bytes *to, const char *sign, const char *line) {
-    char *name = name_of(line);
-    const char *shown = name ? name : "/dev/null", *time = line + strcspn(line, "\t\n");
+    char *name = name_of(line, strip);
+    const char *shown = name ? name : "/dev/null", *time = behind_name(line);
     append(to, sign, 4);
     append(to, shown, strlen(shown));
     append(to, time, strcspn(time, "\n"));
@@ -422,7 +272,7 @@ static size_t parts_of(const char *path) {
 
 static char *choose(char *old_name, char *new_name) {
     struct stat stat_;
-    bool old_there = old_name && stat(old_name, &stat_) == 0, new_there = new_name && stat(new_name, &stat_) == 0;
+    bool old_there = old_name && lstat(old_name, &stat_) == 0, new_there = new_name && lstat(new_name, &stat_) == 0;
     if (old_there && new_there) return parts_of(new_name) < parts_of(old_name) || (parts_of(new_name) == parts_of(old_name) && strlen(new_name) < strlen(old_name)) ? new_name : old_name;
     if (old_there) return old_name;
     return new_there ? new_name : NULL;
@@ -435,7 +285,6 @@ static bool is_epoch(const char *line) {
 
 // Skips the hunks of a file, of which `hunk` is the first, and keeps them as rejects where the file's names are given.
 static int ignore_hunks(struct target *target, struct hunk *hunk, const char *old_line, const char *new_line) {
-    puts(forward ? "  Skipping patch." : "  Assume -R? [n] \nApply anyway? [n] \nSkipping patch.");
     do {
         target->hunks++;
         reject(target, hunk);
@@ -446,68 +295,127 @@ static int ignore_hunks(struct target *target, struct hunk *hunk, const char *ol
     return 1;
 }
 
+// After a message that the patch looks as if it was applied before: whether to go on.
+static bool goes_on(struct target *target, struct hunk *hunk) {
+    const char *what = patch_options.reversed ? "Ignor" : "Assum";
+    switch (manner) {
+        case FORCE: puts("  Applying it anyway."); return true;
+        case BATCH:
+            printf("  %sing -R.\n", what);
+            target->is_turned = true;
+            turn_hunk(hunk);
+            return true;
+        case FORWARD: puts("  Skipping patch."); return false;
+        default: printf("  %se -R? [n] \nApply anyway? [n] \nSkipping patch.\n", what); return false;
+    }
+}
+
+static bool removes_file(const struct hunk *hunk, const char *new_name, const char *new_line) {
+    return !new_name || (hunk->from[1] == 0 && hunk->len[1] == 0 && is_epoch(new_line));
+}
+
+// Whether the file is there that a patch makes, or missing that it removes; and it goes on in spite of that.
+static bool passes_existence(struct target *target, struct hunk *hunk, bool creates) {
+    bool is_double = (creates && target->bytes.len) || (!target->was_there && target->removes && !creates);
+    if (!is_double) return true;
+    char *shown = quoted(target->path);
+    printf("The next patch%s would %s the file %s,\nwhich %s!", patch_options.reversed ? ", when reversed," : "",
+           creates ? "create" : "delete", shown, creates ? "already exists" : "does not exist");
+    free(shown);
+    if (!goes_on(target, hunk)) return false;
+    if (target->is_turned) target->removes = creates;
+    return true;
+}
+
+// Whether the first hunk does not fit the other way round only; or it goes on in spite of that.
+static bool passes_direction(struct target *target, struct hunk *hunk) {
+    if (manner == FORCE || find_place(&target->file, hunk, (ptrdiff_t)hunk->from[0] - (hunk->len[0] > 0), 0, 0) >= 0) return true;
+    turn_hunk(hunk);
+    bool was_applied = hunk->old.count && find_place(&target->file, hunk, (ptrdiff_t)hunk->from[0] - 1, 0, 0) >= 0;
+    turn_hunk(hunk);
+    if (!was_applied) return true;
+    printf(patch_options.reversed ? "Unreversed patch detected!" : "Reversed (or previously applied) patch detected!");
+    if (!goes_on(target, hunk)) return false;
+    target->is_mismatched = true;
+    return true;
+}
+
+static void tell_file(const struct target *target) {
+    if (silent) return;
+    char *shown = quoted(target->path), *to = output_path ? quoted(output_path) : NULL;
+    const char *verb = dry ? "checking" : "patching";
+    if (to) printf("%s file %s (read from %s)\n", verb, to, shown);
+    else printf("%s file %s\n", verb, shown);
+    free(shown);
+    free(to);
+}
+
+// The file that a patch is for; NULL, after a message, if there is none.
+static char *find_path(char *old_name, char *new_name, bool creates, bool removes, size_t line) {
+    char *path = choose(old_name, new_name);
+    if (!path && creates && new_name && *new_name) path = new_name;
+    if (!path && removes && old_name && *old_name) path = old_name;
+    if (!path) {
+        printf("can't find file to patch at input line %zu\n", line);
+        printf("No file to patch.  Skipping patch.\n");
+        return NULL;
+    }
+    if (is_inside(path)) return path;
+    printf("Ignoring potentially dangerous file name %s\n", path);
+    return NULL;
+}
+
+static int patch_target(struct target *target, struct hunk *hunk, const char *old_line, const char *new_line, bool creates) {
+    struct stat stat_;
+    target->was_there = lstat(target->path, &stat_) == 0;
+    if (target->was_there && !S_ISREG(stat_.st_mode)) {
+        char *shown = quoted(target->path);
+        printf("File %s is not a regular file -- refusing to patch\n", shown);
+        free(shown);
+        return ignore_hunks(target, hunk, old_line, new_line);
+    }
+    if (target->was_there && !read_whole(target->path, &target->bytes)) exit(2);
+    split_lines(&target->bytes, &target->file);
+    if (!passes_existence(target, hunk, creates)) return ignore_hunks(target, hunk, NULL, NULL);
+    tell_file(target);
+    if (!target->is_turned && !passes_direction(target, hunk)) return ignore_hunks(target, hunk, old_line, new_line);
+    for (bool has_hunk = true; has_hunk;) {
+        apply_hunk(target, hunk);
+        free_hunk(hunk);
+        has_hunk = read_hunk(hunk);
+        if (has_hunk && target->is_turned) turn_hunk(hunk);
+    }
+    finish_target(target);
+    if (target->failed) write_rejects(target, old_line, new_line, "FAILED");
+    return target->failed > 0;
+}
+
 static int patch_file(const char *old_line, const char *new_line, const char *operand) {
-    if (reversed) {
+    if (patch_options.reversed) {
         const char *swap = old_line;
         old_line = new_line;
         new_line = swap;
     }
-    char *old_name = name_of(old_line), *new_name = name_of(new_line);
     struct hunk hunk;
-    struct target target = {0};
-    size_t hunk_line = line_number;
-    bool has_hunk = read_hunk(&hunk);
-    if (!has_hunk) return 0;
-    bool creates = hunk.from[0] == 0 && hunk.len[0] == 0, removes = !new_name || (hunk.from[1] == 0 && hunk.len[1] == 0 && is_epoch(new_line));
-    target.path = operand ? copy_text(operand) : choose(old_name, new_name);
-    if (!target.path && creates && new_name) target.path = new_name;
-    if (!target.path && removes && old_name) target.path = old_name;
-    if (!target.path && !creates) {
-        printf("can't find file to patch at input line %zu\n", hunk_line + 1);
-        printf("No file to patch.  Skipping patch.\n");
-    } else if (!operand && target.path && !is_inside(target.path)) {
-        printf("Ignoring potentially dangerous file name %s\n", target.path);
-        target.path = NULL;
-    }
-    if (!target.path) {
+    size_t line = patch_line + 1;
+    if (!read_hunk(&hunk)) return 0;
+    char *old_name = name_of(old_line, strip), *new_name = name_of(new_line, strip);
+    bool creates = hunk.from[0] == 0 && hunk.len[0] == 0;
+    struct target target = {.removes = removes_file(&hunk, new_name, new_line)};
+    char *path = operand ? (char *)operand : find_path(old_name, new_name, creates, target.removes, line);
+    int status = 1;
+    if (path) {
+        target.path = copy_text(path);
+        status = patch_target(&target, &hunk, old_line, new_line, creates);
+    } else {
         size_t count = 0;
-        for (; has_hunk; has_hunk = read_hunk(&hunk)) count++, free_hunk(&hunk);
+        do count++, free_hunk(&hunk);
+        while (read_hunk(&hunk));
         printf("%zu out of %zu hunk%s ignored\n", count, count, count == 1 ? "" : "s");
-        return 1;
     }
-    struct stat stat_;
-    bool was_there = stat(target.path, &stat_) == 0;
-    if (was_there && !S_ISREG(stat_.st_mode)) die("**** File %s is not a regular file", target.path);
-    if (was_there && !read_whole(target.path, &target.bytes)) exit(2);
-    split_lines(&target.bytes, &target.file);
-    bool is_double = (creates && target.bytes.len) || (!was_there && removes && !creates);
-    if (is_double) {
-        printf("The next patch would %s the file %s,\nwhich %s!", creates ? "create" : "delete", target.path,
-               creates ? "already exists" : "does not exist");
-        return ignore_hunks(&target, &hunk, NULL, NULL);
-    }
-    const char *verb = dry ? "checking" : "patching";
-    if (!silent && output_path) printf("%s file %s (read from %s)\n", verb, output_path, target.path);
-    else if (!silent) printf("%s file %s\n", verb, target.path);
-    // Whether it was applied before: its first hunk fits the other way round.
-    if (find_place(&target.file, &hunk, hunk.from[0] - (hunk.len[0] > 0), 0, 0) < 0) {
-        struct hunk back = hunk;
-        back.old = hunk.new;
-        back.new = hunk.old;
-        back.from[0] = hunk.from[1];
-        bool was_applied = back.old.count && find_place(&target.file, &back, back.from[0] - 1, 0, 0) >= 0;
-        if (was_applied && !batch) {
-            printf("%s (or previously applied) patch detected!", reversed ? "Unreversed" : "Reversed");
-            return ignore_hunks(&target, &hunk, old_line, new_line);
-        }
-    }
-    for (; has_hunk; has_hunk = read_hunk(&hunk)) {
-        apply_hunk(&target, &hunk);
-        free_hunk(&hunk);
-    }
-    finish_target(&target, removes, was_there);
-    if (target.failed) write_rejects(&target, old_line, new_line, "FAILED");
-    return target.failed > 0;
+    free(old_name);
+    free(new_name);
+    return status;
 }
 
 static int patch_all(const char *operand) {
@@ -519,7 +427,7 @@ static int patch_all(const char *operand) {
         struct hunk probe = {0};
         if (begins_with(&line, "--- ")) {
             struct piece next;
-            size_t saved = at;
+            size_t saved = patch_at;
             skip_line(&line);
             if (peek_line(&next) && begins_with(&next, "+++ ")) {
                 old_line = line.at + 4;
@@ -529,8 +437,8 @@ static int patch_all(const char *operand) {
                 status |= patch_file(old_line, new_line, operand);
                 continue;
             }
-            at = saved;
-            line_number--;
+            patch_at = saved;
+            patch_line--;
         } else if (parse_head(&line, &probe) && operand) {
             any = true;
             status |= patch_file("/dev/null\n", "/dev/null\n", operand);
@@ -538,7 +446,7 @@ static int patch_all(const char *operand) {
         }
         skip_line(&line);
     }
-    if (!any && text.len) die("**** Only garbage was found in the patch input.");
+    if (!any && patch_text.len) die("**** Only garbage was found in the patch input.");
     return status;
 }
 
@@ -558,19 +466,20 @@ int tool_patch(int argc, char **argv) {
     for (int option; (option = getopt_long(argc, argv, "p:Rsi:d:o:NftEF:bz:lur:", options, NULL)) != -1;) {
         switch (option) {
             case 'p': strip = (int)(parse_count(optarg, "strip count") & 0xffff); break;
-            case 'R': reversed = true; break;
+            case 'R': patch_options.reversed = true; break;
             case DRY: dry = true; break;
             case 's': silent = true; break;
             case 'i': input = optarg; break;
             case 'd': if (chdir(optarg)) die("**** Can't change to directory %s : %s", optarg, strerror(errno)); break;
             case 'o': output_path = optarg; break;
-            case 'N': forward = true; break;
-            case 'f': case 't': batch = true; break;
+            case 'N': manner = FORWARD; break;
+            case 'f': manner = FORCE; break;
+            case 't': manner = BATCH; break;
             case 'E': removes_empty = true; break;
             case 'F': most_fuzz = parse_count(optarg, "fuzz factor"); break;
             case 'b': backs_up = true; break;
             case 'z': suffix = optarg; break;
-            case 'l': loose = true; break;
+            case 'l': patch_options.loose = true; break;
             case 'u': break;
             case 'r': reject_path = optarg; break;
             case NO_BACKUP: no_mismatch_backup = true; break;
@@ -581,6 +490,6 @@ int tool_patch(int argc, char **argv) {
     const char *operand = optind < argc ? argv[optind++] : NULL;
     if (optind < argc) input = argv[optind++];
     if (optind < argc) die("**** extra operand '%s'", argv[optind]);
-    if (!read_whole(input, &text)) return 2;
+    if (!read_whole(input, &patch_text)) return 2;
     return patch_all(operand);
 }

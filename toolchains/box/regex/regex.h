@@ -30,4 +30,7 @@ size_t regex_groups(const struct regex *regex);
 // Whether there is a match that begins at `from` or behind. `spans` is NULL, or has room for `count`.
 bool regex_find(struct regex *regex, const char *text, size_t len, size_t from, struct span *spans, size_t count);
 
+// The longest text that each match of `pattern` has; NULL if none is known.
+char *regex_literal(const char *pattern, bool extended);
+
 #endif

@@ -5,7 +5,7 @@ static FILE *output;
 static struct gzip *packed;
 static uint64_t written;
 static struct stat archive_stat;
-static bool has_archive, told_slash;
+static bool has_archive, recurses = true;
 static struct texts linked; // names of files that have several, one for each; `linked_ids` says which files they are
 static struct stat *linked_ids;
 
@@ -59,17 +59,17 @@ static void put_header(const char *name, const char *target, char type, unsigned
     put(block, sizeof block);
 }
 
-static const char *stored_name(const char *path) {
-    const char *name = path;
-    while (*name == '/') name++;
-    if (name > path && !told_slash) {
-        warn("Removing leading `/' from member names");
-        told_slash = true;
-    }
-    return *name ? name : ".";
+static unsigned stored_mode(unsigned mode, bool is_directory) {
+    if (tar_options.mode) parse_mode(tar_options.mode, &mode, is_directory);
+    return mode;
 }
 
-static void put_file(const char *path, const char *name, const struct stat *stat_, const char *shown) {
+// The name is told as it was given.
+static void tell(const char *path, char type) {
+    if (tar_options.verbose) tar_print_name(path, type, UINT32_MAX, 0, 0, "", has_archive ? stdout : stderr);
+}
+
+static void put_file(const char *path, const char *name, const struct stat *stat_) {
     FILE *file = fopen(path, "r");
     if (!file) {
         warn("%s: Cannot open: %s", path, strerror(errno));
@@ -77,8 +77,8 @@ static void put_file(const char *path, const char *name, const struct stat *stat
         return;
     }
     uint64_t size = stat_->st_size, left = size;
-    put_header(name, "", '0', mode_of(path, stat_), size, stat_->st_mtim.tv_sec);
-    if (tar_options.verbose) tar_print_name(shown, '0', UINT32_MAX, 0, 0, "", has_archive ? stdout : stderr);
+    put_header(name, "", '0', stored_mode(mode_of(path, stat_), false), size, stat_->st_mtim.tv_sec);
+    tell(path, '0');
     static char block[65536];
     while (left > 0) {
         size_t count = fread(block, 1, left < sizeof block ? (size_t)left : sizeof block, file);
@@ -107,6 +107,35 @@ static const char *known_link(const struct stat *stat_, const char *name) {
     return NULL;
 }
 
+static void add(const char *path);
+
+static char *with_slash(const char *name) {
+    size_t len = strlen(name);
+    char *slashed = grow(NULL, len + 2);
+    sprintf(slashed, "%s%s", name, len && name[len - 1] == '/' ? "" : "/");
+    return slashed;
+}
+
+static void add_dir(const char *path, const char *name, const struct stat *stat_) {
+    char *slashed = with_slash(name), *shown = with_slash(path);
+    put_header(slashed, "", '5', stored_mode(0755, true), 0, stat_->st_mtim.tv_sec);
+    tell(shown, '5');
+    free(slashed);
+    free(shown);
+    if (!recurses) return;
+    struct texts names;
+    if (!list_dir(path, &names)) {
+        warn("%s: Cannot open: %s", path, strerror(errno));
+        tar_status = 2;
+    }
+    for (size_t i = 0; i < names.count; i++) {
+        char *inner = join(path, names.at[i]);
+        add(inner);
+        free(inner);
+    }
+    free_texts(&names);
+}
+
 static void add(const char *path) {
     struct stat stat_;
     if (tar_is_excluded(path)) return;
@@ -119,44 +148,27 @@ static void add(const char *path) {
         warn("%s: archive cannot contain itself; not dumped", path);
         return;
     }
-    const char *name = stored_name(path);
-    FILE *list = has_archive ? stdout : stderr;
+    const char *name = tar_options.keeps_names ? path : tar_safe_name(path);
     if (S_ISDIR(stat_.st_mode)) {
-        size_t len = strlen(name);
-        char *slashed = grow(NULL, len + 2);
-        sprintf(slashed, "%s%s", name, len && name[len - 1] == '/' ? "" : "/");
-        put_header(slashed, "", '5', 0755, 0, stat_.st_mtim.tv_sec);
-        if (tar_options.verbose) tar_print_name(slashed, '5', UINT32_MAX, 0, 0, "", list);
-        free(slashed);
-        struct texts names;
-        if (!list_dir(path, &names)) {
-            warn("%s: Cannot open: %s", path, strerror(errno));
-            tar_status = 2;
-        }
-        for (size_t i = 0; i < names.count; i++) {
-            char *inner = join(path, names.at[i]);
-            add(inner);
-            free(inner);
-        }
-        free_texts(&names);
+        add_dir(path, name, &stat_);
         return;
     }
     if (S_ISLNK(stat_.st_mode)) {
         char *target = link_text(path);
-        put_header(name, target ? target : "", '2', 0777, 0, stat_.st_mtim.tv_sec);
+        put_header(name, target ? target : "", '2', stored_mode(0777, false), 0, stat_.st_mtim.tv_sec);
         free(target);
     } else if (S_ISREG(stat_.st_mode)) {
         const char *first = known_link(&stat_, name);
         if (!first) {
-            put_file(path, name, &stat_, name);
+            put_file(path, name, &stat_);
             return;
         }
-        put_header(name, first, '1', mode_of(path, &stat_), 0, stat_.st_mtim.tv_sec);
+        put_header(name, first, '1', stored_mode(mode_of(path, &stat_), false), 0, stat_.st_mtim.tv_sec);
     } else {
         warn("%s: file is not archived", path);
         return;
     }
-    if (tar_options.verbose) tar_print_name(name, '0', UINT32_MAX, 0, 0, "", list);
+    tell(path, '0');
 }
 
 void tar_create(FILE *file, char **operands, int count, const char *archive) {
@@ -164,7 +176,8 @@ void tar_create(FILE *file, char **operands, int count, const char *archive) {
     has_archive = archive && stat(archive, &archive_stat) == 0;
     if (tar_options.compresses) packed = gzip_open(file, 6, NULL, 0);
     for (int i = 0; i < count; i++) {
-        if (strcmp(operands[i], "-C") || i + 1 == count) add(operands[i]);
+        if (operands[i] == tar_recursion || operands[i] == tar_no_recursion) recurses = operands[i] == tar_recursion;
+        else if (strcmp(operands[i], "-C") || i + 1 == count) add(operands[i]);
         else if (chdir(operands[++i])) die("%s: Cannot open: %s", operands[i], strerror(errno));
     }
     static const char zeros[TAR_BLOCK];

@@ -160,6 +160,8 @@ static bool is_wanted(const char *name) {
         size_t len = strlen(want);
         while (len > 1 && want[len - 1] == '/') len--;
         if (strncmp(name, want, len) || (name[len] && name[len] != '/')) continue;
+        bool is_inner = name[len + strspn(name + len, "/")];
+        if (is_inner && !tar_options.with_inner[i]) continue;
         wanted = found[i] = true;
     }
     return wanted;
@@ -219,14 +221,16 @@ static void make_parents(const char *path) {
     free(dir);
 }
 
-static void extract_file(const struct member *member, const char *place) {
+// `was_there` tells whether the name was another file's before, from which a permission can be left over.
+static void extract_file(const struct member *member, const char *place, bool was_there) {
     int fd = open(place, O_WRONLY | O_CREAT | O_EXCL, 0666);
     FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
     if (!file) fail(place, "Cannot open");
     copy_data(file, member->size, place);
     if (!file) return;
     if (fclose(file)) fail(place, "Cannot write");
-    if (member->mode & 0111) set_executable(place, true);
+    bool executable = member->mode & 0111;
+    if (was_there ? executable != get_executable(place, false) : executable) set_executable(place, executable);
 }
 
 // Times of directories are set at last: what is put into them changes them.
@@ -283,20 +287,26 @@ static void make_late_links(void) {
     free(late_links);
 }
 
-static void extract(const struct member *member) {
-    const char *place = place_of(member->name);
-    if (!place) {
-        skip(padded(member->size));
-        return;
+// A link or a file that is in the way goes: what follows belongs into a directory of this place.
+static void extract_dir(const struct member *member, const char *place, const struct stat *there) {
+    if (there && !S_ISDIR(there->st_mode)) {
+        bool is_kept = tar_options.keeps_old || (tar_options.keeps_dir_links && S_ISLNK(there->st_mode) && is_dir(place));
+        if (is_kept) return;
+        if (unlink(place)) fail(place, "Cannot unlink");
+        there = NULL;
     }
+    if (!there && mkdir(place, 0777) && !is_dir(place)) fail(place, "Cannot mkdir");
+    push(&dirs, copy_text(place));
+    dir_times = grow(dir_times, dirs.count * sizeof *dir_times);
+    dir_times[dirs.count - 1] = member->time;
+}
+
+static void extract_to(const struct member *member, const char *place) {
     struct stat stat_;
     bool is_there = lstat(place, &stat_) == 0;
     if (!is_there) make_parents(place);
     if (member->type == '5') {
-        if ((!is_there || !S_ISDIR(stat_.st_mode)) && mkdir(place, 0777) && !is_dir(place)) fail(place, "Cannot mkdir");
-        push(&dirs, copy_text(place));
-        dir_times = grow(dir_times, dirs.count * sizeof *dir_times);
-        dir_times[dirs.count - 1] = member->time;
+        extract_dir(member, place, is_there ? &stat_ : NULL);
         return;
     }
     if (is_there && tar_options.keeps_old) {
@@ -310,7 +320,7 @@ static void extract(const struct member *member) {
     switch (member->type) {
         case '2': extract_link(target, place, member->time); break;
         case '1': if (!target || link(target, place)) fail(place, "Cannot hard link"); return;
-        case '0': case '7': extract_file(member, place); break;
+        case '0': case '7': extract_file(member, place, is_there); break;
         default:
             warn("%s: Unknown file type '%c', skipped", member->name, member->type);
             skip(padded(member->size));
@@ -318,6 +328,19 @@ static void extract(const struct member *member) {
     }
     struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, {.tv_sec = member->time}};
     if (!tar_options.no_times) utimensat(AT_FDCWD, place, times, AT_SYMLINK_NOFOLLOW);
+}
+
+static void extract(const struct member *member) {
+    const char *name = place_of(member->name);
+    if (!name) {
+        skip(padded(member->size));
+        return;
+    }
+    // With a slash at its end a link would be what it leads to.
+    char *place = copy_text(name);
+    for (size_t len = strlen(place); len > 1 && place[len - 1] == '/'; len--) place[len - 1] = '\0';
+    extract_to(member, place);
+    free(place);
 }
 
 void tar_read(FILE *file, bool extracts) {
@@ -332,6 +355,7 @@ void tar_read(FILE *file, bool extracts) {
         if (!is_wanted(member.name)) {
             skip(padded(member.size));
         } else if (!extracts) {
+            if (!tar_options.keeps_names) tar_safe_name(member.name);
             tar_print_name(member.name, member.type, tar_options.verbose ? member.mode : UINT32_MAX, member.size, member.time, member.target, stdout);
             skip(padded(member.size));
         } else {

@@ -7,24 +7,43 @@
 struct tar_options tar_options;
 int tar_status;
 
-// A pattern matches a name, or what is below any part of it.
+char tar_recursion[] = "--recursion", tar_no_recursion[] = "--no-recursion";
+
+// A pattern matches a name or the end of one, and so what is below it.
 bool tar_is_excluded(const char *name) {
     for (size_t i = 0; i < tar_options.excluded.count; i++) {
-        for (const char *part = name; part; part = strchr(part, '/') ? strchr(part, '/') + 1 : NULL) {
-            char *rest = copy_text(part);
-            size_t len = strlen(rest);
-            bool matches = false;
-            while (len > 0 && !matches) {
-                while (len > 1 && rest[len - 1] == '/') rest[--len] = '\0';
-                matches = fnmatch(tar_options.excluded.at[i], rest, 0) == 0;
-                while (len > 0 && rest[len - 1] != '/') len--;
-                rest[len] = '\0';
-            }
-            free(rest);
-            if (matches) return true;
+        const char *pattern = tar_options.excluded.at[i];
+        if (fnmatch(pattern, name, FNM_LEADING_DIR) == 0) return true;
+        for (const char *at = name; (at = strchr(at, '/')); at++) {
+            if (at[1] && at[1] != '/' && fnmatch(pattern, at + 1, FNM_LEADING_DIR) == 0) return true;
         }
     }
     return false;
+}
+
+const char *tar_safe_name(const char *name) {
+    static struct texts told; // the starts that were taken off
+    const char *rest = name + strspn(name, "/");
+    for (const char *part = rest; *part; part += strspn(part, "/")) {
+        size_t len = strcspn(part, "/");
+        bool leads_up = len == 2 && part[0] == '.' && part[1] == '.';
+        part += len;
+        if (leads_up) rest = part + strspn(part, "/");
+    }
+    size_t taken = rest - name;
+    if (!taken) return *name ? name : ".";
+    while (!*rest && taken > 1 && name[taken - 1] == '/') taken--;
+    bool is_told = false;
+    for (size_t i = 0; i < told.count && !is_told; i++) {
+        is_told = strncmp(told.at[i], name, taken) == 0 && !told.at[i][taken];
+    }
+    if (!is_told) {
+        char *start = copy_text(name);
+        start[taken] = '\0';
+        push(&told, start);
+        warn("Removing leading `%s' from member names", start);
+    }
+    return *rest ? rest : ".";
 }
 
 void tar_print_name(const char *name, char type, unsigned mode, uint64_t size, int64_t time, const char *target, FILE *to) {
@@ -81,7 +100,7 @@ static char **with_dash(int *argc, char **argv) {
     return words.at;
 }
 
-enum { EXCLUDE = 256, STRIP, IGNORED, IGNORED_ARGUMENT };
+enum { EXCLUDE = 256, STRIP, MODE, FORMAT, RECURSION, NO_RECURSION, KEEP_DIR_LINKS, IGNORED, IGNORED_ARGUMENT };
 
 static const struct option options[] = {
     {"create", no_argument, NULL, 'c'}, {"extract", no_argument, NULL, 'x'}, {"get", no_argument, NULL, 'x'},
@@ -94,15 +113,50 @@ static const struct option options[] = {
     {"preserve-permissions", no_argument, NULL, 'p'}, {"same-permissions", no_argument, NULL, 'p'},
     {"no-same-permissions", no_argument, NULL, IGNORED}, {"numeric-owner", no_argument, NULL, IGNORED},
     {"owner", required_argument, NULL, IGNORED_ARGUMENT}, {"group", required_argument, NULL, IGNORED_ARGUMENT},
-    {"mode", required_argument, NULL, IGNORED_ARGUMENT}, {"format", required_argument, NULL, IGNORED_ARGUMENT},
-    {"sort", required_argument, NULL, IGNORED_ARGUMENT}, {"no-recursion", no_argument, NULL, IGNORED}, {0}};
+    {"mode", required_argument, NULL, MODE}, {"format", required_argument, NULL, FORMAT},
+    {"sort", required_argument, NULL, IGNORED_ARGUMENT}, {"recursion", no_argument, NULL, RECURSION},
+    {"no-recursion", no_argument, NULL, NO_RECURSION}, {"keep-directory-symlink", no_argument, NULL, KEEP_DIR_LINKS},
+    {"absolute-names", no_argument, NULL, 'P'}, {0}};
+
+// What is written is that of GNU, which all that ask for one of these can read.
+static void check_format(const char *name) {
+    static const char *const known[] = {"gnu", "oldgnu", "pax", "posix", "ustar", "v7"};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (strcmp(name, known[i]) == 0) return;
+    }
+    die("'%s': Invalid archive format", name);
+}
+
+static void check_mode(const char *text) {
+    unsigned mode = 0;
+    if (!parse_mode(text, &mode, false)) die("Invalid mode given on option");
+    tar_options.mode = text;
+}
+
+// Goes where -C says, and notes what is wanted of an archive.
+static void note_members(const struct texts *names) {
+    tar_options.members = grow(NULL, (names->count + 1) * sizeof *tar_options.members);
+    tar_options.with_inner = grow(NULL, names->count + 1);
+    bool recurses = true;
+    for (size_t i = 0; i < names->count; i++) {
+        char *name = names->at[i];
+        if (name == tar_recursion || name == tar_no_recursion) {
+            recurses = name == tar_recursion;
+        } else if (strcmp(name, "-C") || i + 1 == names->count) {
+            tar_options.with_inner[tar_options.member_count] = recurses;
+            tar_options.members[tar_options.member_count++] = name;
+        } else if (chdir(names->at[++i])) {
+            die("%s: Cannot open: %s", names->at[i], strerror(errno));
+        }
+    }
+}
 
 int tool_tar(int argc, char **argv) {
     trouble = 2;
     char mode = 0;
     const char *archive = "-";
     struct texts names = {0};
-    bool guesses = false;
+    bool guesses = false, has_names = false;
     argv = with_dash(&argc, argv);
     for (int option; (option = getopt_long(argc, argv, "-cxtf:vzC:Okmphb:oT:X:aPS", options, NULL)) != -1;) {
         switch (option) {
@@ -120,22 +174,28 @@ int tool_tar(int argc, char **argv) {
             case 'k': tar_options.keeps_old = true; break;
             case 'm': tar_options.no_times = true; break;
             case 'h': tar_options.follows = true; break;
-            case 'T': add_names(&names, optarg); break;
+            case 'T': add_names(&names, optarg); has_names = true; break;
             case 'X': add_names(&tar_options.excluded, optarg); break;
             case EXCLUDE: push(&tar_options.excluded, optarg); break;
             case STRIP: tar_options.strip = (int)(parse_count(optarg, "number of elements") & 0xffff); break;
-            case 1: push(&names, optarg); break;
-            case 'p': case 'b': case 'o': case 'P': case 'S': case IGNORED: case IGNORED_ARGUMENT: break;
+            case MODE: check_mode(optarg); break;
+            case FORMAT: check_format(optarg); break;
+            case RECURSION: push(&names, tar_recursion); break;
+            case NO_RECURSION: push(&names, tar_no_recursion); break;
+            case KEEP_DIR_LINKS: tar_options.keeps_dir_links = true; break;
+            case 'P': tar_options.keeps_names = true; break;
+            case 1: push(&names, optarg); has_names = true; break;
+            case 'p': case 'b': case 'o': case 'S': case IGNORED: case IGNORED_ARGUMENT: break;
             default: die_usage();
         }
     }
-    for (; optind < argc; optind++) push(&names, argv[optind]);
+    for (; optind < argc; optind++, has_names = true) push(&names, argv[optind]);
     if (!mode) die("You must specify one of the '-Acdtrux', '--delete' or '--test-label' options");
     size_t len = strlen(archive);
     if (guesses && len > 3 && (!strcmp(archive + len - 3, ".gz") || !strcmp(archive + len - 3, "tgz"))) tar_options.compresses = true;
     bool is_standard = strcmp(archive, "-") == 0;
     if (mode == 'c') {
-        if (!names.count) die("Cowardly refusing to create an empty archive");
+        if (!has_names) die("Cowardly refusing to create an empty archive");
         FILE *file = is_standard ? stdout : fopen(archive, "w");
         if (!file) die("%s: Cannot open: %s", archive, strerror(errno));
         tar_create(file, names.at, (int)names.count, is_standard ? NULL : archive);
@@ -143,11 +203,7 @@ int tool_tar(int argc, char **argv) {
     } else {
         FILE *file = is_standard ? stdin : fopen(archive, "r");
         if (!file) die("%s: Cannot open: %s", archive, strerror(errno));
-        tar_options.members = grow(NULL, (names.count + 1) * sizeof *tar_options.members);
-        for (size_t i = 0; i < names.count; i++) {
-            if (strcmp(names.at[i], "-C") || i + 1 == names.count) tar_options.members[tar_options.member_count++] = names.at[i];
-            else if (chdir(names.at[++i])) die("%s: Cannot open: %s", names.at[i], strerror(errno));
-        }
+        note_members(&names);
         tar_read(file, mode == 'x');
         if (!is_standard) fclose(file);
     }

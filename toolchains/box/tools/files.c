@@ -1,8 +1,7 @@
-// cp, ln, mkdir, mv, rm, rmdir, touch: what changes the tree.
+// cp, ln, mkdir, mv, rm, rmdir: what changes the tree.
 #include "../box.h"
 
 #include <fcntl.h>
-#include <time.h>
 
 static bool same(const struct stat *a, const struct stat *b) {
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
@@ -35,6 +34,49 @@ static int copy_times(const struct stat *from, const char *to) {
     // A file was written through the link that is there.
     int flags = S_ISLNK(from->st_mode) ? AT_SYMLINK_NOFOLLOW : 0;
     return utimensat(AT_FDCWD, to, times, flags) ? warn_path(to) : 0;
+}
+
+// Files that one command saw or made.
+struct marks {
+    struct mark {
+        char *path;
+        dev_t dev;
+        ino_t ino;
+    } *at;
+    size_t count, room;
+};
+
+static void add_mark(struct marks *marks, const char *path, const struct stat *stat_) {
+    if (marks->count == marks->room) {
+        marks->room = 2 * marks->room + 16;
+        marks->at = grow(marks->at, marks->room * sizeof *marks->at);
+    }
+    marks->at[marks->count++] = (struct mark){copy_text(path), stat_->st_dev, stat_->st_ino};
+}
+
+// The file alone is not enough: several names of it are several files to whoever made them.
+static bool has_mark(const struct marks *marks, const char *path, const struct stat *stat_) {
+    for (size_t i = 0; i < marks->count; i++) {
+        const struct mark *mark = &marks->at[i];
+        if (mark->ino == stat_->st_ino && mark->dev == stat_->st_dev && same_name(mark->path, path, stat)) return true;
+    }
+    return false;
+}
+
+static struct marks just_made, sources;
+
+void note_made(const char *path) {
+    struct stat stat_;
+    if (lstat(path, &stat_) == 0 && !S_ISDIR(stat_.st_mode)) add_mark(&just_made, path, &stat_);
+}
+
+bool was_just_made(const char *path) {
+    struct stat stat_;
+    return just_made.count && lstat(path, &stat_) == 0 && has_mark(&just_made, path, &stat_);
+}
+
+int refuse_overwriting(const char *from, const char *to) {
+    return warn("will not overwrite just-created '%s' with '%s'", to, from);
 }
 
 // `is_there` tells whether `to` is a file, which keeps its permissions unless these are copied.
@@ -173,7 +215,8 @@ int copy_path(const char *from, const char *to, const struct copying *how) {
 }
 
 // Calls `each` with the operands before the last and where each is to go, which is in the last if that is a directory.
-static int each_into(int count, char **operands, const char *dir, int (*each)(const char *, const char *)) {
+// With `copies`, `..` goes into the directory itself: what it holds has no name to be put there under.
+static int each_into(int count, char **operands, const char *dir, bool copies, int (*each)(const char *, const char *)) {
     if (!dir) {
         if (count < 1) die("missing file operand");
         if (count < 2) die("missing destination file operand after '%s'", operands[0]);
@@ -188,7 +231,10 @@ static int each_into(int count, char **operands, const char *dir, int (*each)(co
     }
     int status = 0;
     for (int i = 0; i < count; i++) {
-        char *to = into_dir(dir, operands[i]);
+        size_t len;
+        const char *name = last_part(operands[i], &len);
+        bool is_parent = copies && len == 2 && name[0] == '.' && name[1] == '.';
+        char *to = is_parent ? copy_text(dir) : into_dir(dir, operands[i]);
         status |= each(operands[i], to);
         free(to);
     }
@@ -199,9 +245,26 @@ static struct copying copying;
 static bool no_clobber, forced, symbolic, no_dereference;
 
 static int copy_one(const char *from, const char *to) {
-    struct stat there;
-    if (no_clobber && lstat(to, &there) == 0) return 0;
-    return copy_path(from, to, &copying);
+    struct stat source, target;
+    bool keeps_links = copying.recursive || copying.links;
+    if ((keeps_links ? lstat : stat)(from, &source) == 0 && (copying.recursive || !S_ISDIR(source.st_mode))) {
+        bool is_directory = S_ISDIR(source.st_mode);
+        if (has_mark(&sources, from, &source)) {
+            warn("warning: source %s '%s' specified more than once", is_directory ? "directory" : "file", from);
+            return 0;
+        }
+        add_mark(&sources, from, &source);
+        bool is_there = lstat(to, &target) == 0;
+        if (no_clobber && is_there) return 0;
+        if (is_there && !is_directory && was_just_made(to)) {
+            bool is_through_link = S_ISREG(source.st_mode) && S_ISLNK(target.st_mode);
+            if (!is_through_link) return refuse_overwriting(from, to);
+            return warn("will not copy '%s' through just-created symlink '%s'", from, to);
+        }
+    }
+    int status = copy_path(from, to, &copying);
+    if (!status) note_made(to);
+    return status;
 }
 
 int tool_cp(int argc, char **argv) {
@@ -222,7 +285,7 @@ int tool_cp(int argc, char **argv) {
         }
     }
     if (exact && argc - optind == 2) return copy_one(argv[optind], argv[optind + 1]);
-    return each_into(argc - optind, argv + optind, dir, copy_one);
+    return each_into(argc - optind, argv + optind, dir, true, copy_one);
 }
 
 // Whether the link `from` leads to the name `to`, which would be lost if the link took its place.
@@ -258,7 +321,9 @@ static int move_one(const char *from, const char *to) {
     if (is_there && S_ISDIR(target.st_mode) && !S_ISDIR(source.st_mode)) {
         return warn("cannot overwrite directory '%s' with non-directory", to);
     }
+    if (is_there && !S_ISDIR(source.st_mode) && was_just_made(to)) return refuse_overwriting(from, to);
     if (rename(from, to) == 0) {
+        note_made(to);
         if (copying.verbose) printf("renamed '%s' -> '%s'\n", from, to);
         return 0;
     }
@@ -272,7 +337,9 @@ static int move_one(const char *from, const char *to) {
         return warn("inter-device move failed: '%s' to '%s'; unable to remove target: %s", from, to, strerror(errno));
     }
     int status = copy_path(from, to, &whole);
-    return status ? status : remove_path(from, true, true);
+    if (status) return status;
+    note_made(to);
+    return remove_path(from, true, true);
 }
 
 int tool_mv(int argc, char **argv) {
@@ -289,7 +356,7 @@ int tool_mv(int argc, char **argv) {
         }
     }
     if (exact && argc - optind == 2) return move_one(argv[optind], argv[optind + 1]);
-    return each_into(argc - optind, argv + optind, dir, move_one);
+    return each_into(argc - optind, argv + optind, dir, false, move_one);
 }
 
 static int link_one(const char *from, const char *to) {
@@ -297,13 +364,20 @@ static int link_one(const char *from, const char *to) {
     if (!symbolic && lstat(from, &source)) return warn("failed to access '%s': %s", from, strerror(errno));
     if (!symbolic && S_ISDIR(source.st_mode)) return warn("%s: hard link not allowed for directory", from);
     int (*make)(const char *, const char *) = symbolic ? symlink : link;
-    if (make(from, to) == 0) return 0;
+    if (make(from, to) == 0) {
+        if (!symbolic) note_made(to);
+        return 0;
+    }
+    if (forced && !symbolic && was_just_made(to)) return refuse_overwriting(from, to);
     if (forced && errno == EEXIST && lstat(to, &target) == 0 && !S_ISDIR(target.st_mode)) {
         bool is_there = !symbolic || stat(from, &source) == 0;
         if (is_there && same(&source, &target) && (target.st_nlink == 1 || same_name(from, to, stat))) {
             return warn("'%s' and '%s' are the same file", from, to);
         }
-        if (link_in_place(make, from, to) == 0) return 0;
+        if (link_in_place(make, from, to) == 0) {
+            if (!symbolic) note_made(to);
+            return 0;
+        }
     }
     return warn("failed to create %s link '%s': %s", symbolic ? "symbolic" : "hard", to, strerror(errno));
 }
@@ -331,7 +405,7 @@ int tool_ln(int argc, char **argv) {
     // With -n a link to a directory is a link, and no directory to put something into.
     if (count == 2 && no_dereference && lstat(operands[1], &target) == 0 && S_ISLNK(target.st_mode)) exact = true;
     if (exact && count == 2) return link_one(operands[0], operands[1]);
-    return each_into(count, operands, NULL, link_one);
+    return each_into(count, operands, NULL, false, link_one);
 }
 
 // What became of the removal of `path`, which answered `failed` and `errno`. With `force` what is not there is removed.
@@ -449,98 +523,6 @@ int tool_rmdir(int argc, char **argv) {
             if (!parents || end == path) break;
             *end = '\0';
         }
-    }
-    return status;
-}
-
-// [[CC]YY]MMDDhhmm[.ss]
-static struct timespec parse_stamp(const char *text) {
-    struct tm tm = {0};
-    size_t digits = strspn(text, "0123456789");
-    int year = 0, numbers[4];
-    const char *at = text;
-    if ((digits != 8 && digits != 10 && digits != 12) || (text[digits] && text[digits] != '.')) {
-        die("invalid date format '%s'", text);
-    }
-    if (digits == 12) {
-        year = (at[0] - '0') * 1000 + (at[1] - '0') * 100 + (at[2] - '0') * 10 + (at[3] - '0');
-        at += 4;
-    } else if (digits == 10) {
-        year = (at[0] - '0') * 10 + (at[1] - '0');
-        year += year < 69 ? 2000 : 1900;
-        at += 2;
-    } else {
-        time_t now = time(NULL);
-        year = gmtime(&now)->tm_year + 1900;
-    }
-    for (int i = 0; i < 4; i++, at += 2) numbers[i] = (at[0] - '0') * 10 + (at[1] - '0');
-    tm.tm_sec = *at == '.' ? atoi(at + 1) : 0;
-    tm.tm_year = year - 1900;
-    tm.tm_mon = numbers[0] - 1;
-    tm.tm_mday = numbers[1];
-    tm.tm_hour = numbers[2];
-    tm.tm_min = numbers[3];
-    return (struct timespec){.tv_sec = timegm(&tm)};
-}
-
-// Of --time=WORD: whether only the time of access is meant.
-static bool is_access(const char *word) {
-    static const struct { const char *word; bool is_access; } WORDS[] = {
-        {"atime", true}, {"access", true}, {"use", true}, {"mtime", false}, {"modify", false},
-    };
-    for (size_t i = 0; i < sizeof WORDS / sizeof *WORDS; i++) {
-        if (strcmp(word, WORDS[i].word) == 0) return WORDS[i].is_access;
-    }
-    die("invalid argument '%s' for '--time'", word);
-}
-
-int tool_touch(int argc, char **argv) {
-    static const struct option LONG[] = {
-        {"no-create", no_argument, NULL, 'c'}, {"date", required_argument, NULL, 'd'},
-        {"no-dereference", no_argument, NULL, 'h'}, {"reference", required_argument, NULL, 'r'},
-        {"time", required_argument, NULL, 'T'}, {0},
-    };
-    bool creates = true, access_only = false, change_only = false;
-    int of_link = 0;
-    const char *reference = NULL, *date = NULL;
-    struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_NOW}};
-    for (int option; (option = getopt_long(argc, argv, "acd:fhmr:t:", LONG, NULL)) != -1;) {
-        switch (option) {
-            case 'a': access_only = true; break;
-            case 'm': change_only = true; break;
-            case 'T': *(is_access(optarg) ? &access_only : &change_only) = true; break;
-            case 'c': creates = false; break;
-            case 'f': break;
-            case 'h': of_link = AT_SYMLINK_NOFOLLOW; break;
-            case 'd': date = optarg; break;
-            case 't': times[0] = times[1] = parse_stamp(optarg); break;
-            case 'r': reference = optarg; break;
-            default: die_usage();
-        }
-    }
-    if (optind == argc) die("missing file operand");
-    if (reference) {
-        struct stat stat_;
-        if (fstatat(AT_FDCWD, reference, &stat_, of_link)) {
-            die("failed to get attributes of '%s': %s", reference, strerror(errno));
-        }
-        times[0] = stat_.st_atim;
-        times[1] = stat_.st_mtim;
-    }
-    for (int i = 0; date && i < 2; i++) times[i] = parse_time(date, reference ? &times[i] : NULL);
-    if (access_only && !change_only) times[1].tv_nsec = UTIME_OMIT;
-    if (change_only && !access_only) times[0].tv_nsec = UTIME_OMIT;
-    int status = 0;
-    for (int i = optind; i < argc; i++) {
-        if (utimensat(AT_FDCWD, argv[i], times, of_link) == 0) continue;
-        if (errno == ENOENT && !creates) continue;
-        if (errno == ENOENT && of_link) {
-            status |= warn("setting times of '%s': %s", argv[i], strerror(errno));
-            continue;
-        }
-        int fd = errno == ENOENT ? open(argv[i], O_WRONLY | O_CREAT, 0666) : -1;
-        if (fd < 0 || futimens(fd, times)) status |= warn("cannot touch '%s': %s", argv[i], strerror(errno));
-        if (fd >= 0) close(fd);
     }
     return status;
 }

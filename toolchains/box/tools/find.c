@@ -27,7 +27,7 @@ struct node {
 enum { BATCH_BYTES = 128 << 10 };
 
 static char **args; // what is left of the expression
-static bool depth_first, has_action, pruned, needs_stat;
+static bool depth_first, has_action, pruned, needs_stat, follows_operands;
 static uint64_t min_depth, max_depth = UINT64_MAX;
 static int status;
 static int expression_depth;
@@ -80,6 +80,12 @@ static struct node *parse_exec(const char *of) {
     args++;
     has_action = true;
     return node;
+}
+
+// What a name is; with -H, one of the command line is what its link leads to, if that leads to something.
+static int look_at(const char *path, struct stat *stat_, uint64_t depth) {
+    if (follows_operands && depth == 0 && stat(path, stat_) == 0) return 0;
+    return lstat(path, stat_);
 }
 
 static struct node *parse_or(void);
@@ -146,7 +152,7 @@ static struct node *parse_primary(void) {
         node->kind = NEWER;
         needs_stat = true;
         node->text = operand(word);
-        if (lstat(node->text, &stat_)) die("'%s': %s", node->text, strerror(errno));
+        if (look_at(node->text, &stat_, 0)) die("'%s': %s", node->text, strerror(errno));
         node->time = stat_.st_mtim;
     } else if (strcmp(word, "-maxdepth") == 0) {
         max_depth = parse_count(operand(word), "depth");
@@ -376,7 +382,7 @@ static void walk(const char *path, unsigned char type, struct node *expression, 
     struct stat stat_;
     bool has_stat = needs_stat || type == DT_UNKNOWN;
     if (has_stat) {
-        if (lstat(path, &stat_)) {
+        if (look_at(path, &stat_, depth)) {
             status = warn("'%s': %s", path, strerror(errno));
             return;
         }
@@ -400,7 +406,9 @@ static void walk(const char *path, unsigned char type, struct node *expression, 
 
 int tool_find(int argc, char **argv) {
     int first = 1;
-    while (first < argc && (!strcmp(argv[first], "-H") || !strcmp(argv[first], "-P"))) first++;
+    for (; first < argc && (!strcmp(argv[first], "-H") || !strcmp(argv[first], "-P")); first++) {
+        follows_operands = argv[first][1] == 'H';
+    }
     int end = first;
     while (end < argc && argv[end][0] != '-' && strcmp(argv[end], "!") && strcmp(argv[end], "(")) end++;
     args = argv + end;

@@ -12,7 +12,7 @@ static struct texts literals; // of each pattern, where `has_literals`
 static bool has_literals;
 static struct regex **compiled;
 static bool extended, fixed, ignore_case, invert, numbers, count_only, names_only, names_without, quiet, matches_only;
-static bool recursive, whole_words, whole_lines, no_messages, as_text, ends_names;
+static bool recursive, follows, whole_words, whole_lines, no_messages, as_text, ends_names;
 static int show_names = -1; // unless said otherwise: with several files
 // How many lines around each that is selected are printed, too.
 static uint64_t before, after;
@@ -43,69 +43,11 @@ static void compile(void) {
     }
 }
 
-// The longest text that each match of `pattern` has; NULL if none is known. Anything that is not clearly a plain character
-// ends a text, which is then shorter than it could be.
-static char *literal_of(const char *pattern) {
-    if (fixed) return *pattern ? copy_text(pattern) : NULL;
-    const char *special = extended ? "^$.[]*+?{}()|\\" : "^$.[]*\\";
-    struct bytes best = {0}, run = {0};
-    append(&best, "", 0);
-    append(&run, "", 0);
-    for (const char *at = pattern;; at++) {
-        bool escapes = *at == '\\' && at[1] && strchr(extended ? ".[]*^$\\/-+?(){}|" : ".[]*^$\\/-", at[1]);
-        const char *character = escapes ? at + 1 : at;
-        bool plain = escapes || (*at && !(*at & 0x80) && !strchr(special, *at));
-        const char *next = plain ? character + 1 : at;
-        // The character in front of these may be missing, or be there more than once.
-        const char *sign = extended ? next : next + (*next == '\\');
-        bool repeats = plain && (*next == '*' || ((extended || sign != next) && *sign && strchr("+?{", *sign)));
-        if (plain && !repeats) {
-            append(&run, character, 1);
-            at = character;
-            continue;
-        }
-        if (run.len > best.len) {
-            struct bytes swap = best;
-            best = run;
-            run = swap;
-        }
-        run.len = 0;
-        if (plain) {
-            at = character;
-        } else if (!*at) {
-            break;
-        } else if (*at == '[') {
-            const char *end = at + 1 + (at[1] == '^');
-            if (*end == ']') end++;
-            while (*end && *end != ']') {
-                const char *inner = *end == '[' && end[1] && strchr(".:=", end[1]) ? strchr(end + 2, ']') : NULL;
-                end = inner ? inner + 1 : end + 1;
-            }
-            if (!*end) break;
-            at = end;
-        } else if (*at == '{') {
-            at += strcspn(at, "}");
-            if (!*at) break;
-        } else if (*at == '\\' && at[1] && strchr("wWsSbB<>?+123456789", at[1])) {
-            at++;
-        } else if (*at == '\\' || (extended && strchr("()|", *at))) {
-            // What is inside may be optional, or one of several; or the escape takes more than one character.
-            best.len = 0;
-            break;
-        }
-    }
-    free(run.at);
-    if (!best.len) {
-        free(best.at);
-        return NULL;
-    }
-    return best.at;
-}
-
 static void find_literals(void) {
     has_literals = !(ignore_case || patterns.count == 0);
     for (size_t i = 0; has_literals && i < patterns.count; i++) {
-        char *literal = literal_of(patterns.at[i]);
+        const char *pattern = patterns.at[i];
+        char *literal = !fixed ? regex_literal(pattern, extended) : *pattern ? copy_text(pattern) : NULL;
         has_literals = literal != NULL;
         if (literal) push(&literals, literal);
     }
@@ -406,33 +348,59 @@ static bool is_left_out(const struct rules *rules, const char *path) {
     return rules->count && rules->at[0].includes;
 }
 
-static void search_listed(const char *dir, const struct texts *names);
+// A directory that is searched, and the one that it was come from.
+struct above {
+    dev_t dev;
+    ino_t ino;
+    const struct above *up;
+};
+
+static void search_listed(const char *dir, const struct texts *names, const struct above *above);
+
+// Notes where the search is, if it follows links: false, after a message, if it has come round to there.
+static bool enter(const char *path, struct above *here, const struct above *up) {
+    struct stat stat_;
+    *here = (struct above){.up = up};
+    if (!follows || stat(path, &stat_)) return true;
+    here->dev = stat_.st_dev;
+    here->ino = stat_.st_ino;
+    for (; up; up = up->up) {
+        if (up->dev != stat_.st_dev || up->ino != stat_.st_ino) continue;
+        if (!no_messages) warn("%s: warning: recursive directory loop", path);
+        return false;
+    }
+    return true;
+}
 
 // `type` is DT_UNKNOWN where nobody has listed `path`.
-static void search_tree(const char *path, unsigned char type) {
+static void search_tree(const char *path, unsigned char type, const struct above *up) {
     if (type == DT_REG || (type != DT_DIR && !is_dir(path))) {
         search(path, type);
         return;
     }
+    struct above here;
+    if (!enter(path, &here, up)) return;
     struct texts names;
     if (!list_dir(path, &names)) {
         any_error = true;
         if (!no_messages) warn_path(path);
         return;
     }
-    search_listed(path, &names);
+    search_listed(path, &names, &here);
     free_texts(&names);
 }
 
-// Links in a tree are not followed.
-static void search_listed(const char *dir, const struct texts *names) {
+// Links in a tree are followed with -R only.
+static void search_listed(const char *dir, const struct texts *names, const struct above *above) {
     for (size_t i = 0; i < names->count; i++) {
         unsigned char type = listed_type(names->at[i]);
         char *inner = dir ? join(dir, names->at[i]) : names->at[i];
         struct stat stat_;
         bool is_link = type == DT_LNK || (type == DT_UNKNOWN && lstat(inner, &stat_) == 0 && S_ISLNK(stat_.st_mode));
-        bool is_tree = type == DT_DIR || (type == DT_UNKNOWN && !is_link && is_dir(inner));
-        if (!is_link && !is_left_out(is_tree ? &dir_rules : &file_rules, names->at[i])) search_tree(inner, type);
+        bool is_skipped = is_link && !follows;
+        bool is_tree = type == DT_DIR || (type != DT_REG && !is_skipped && is_dir(inner));
+        is_skipped |= is_left_out(is_tree ? &dir_rules : &file_rules, names->at[i]);
+        if (!is_skipped) search_tree(inner, type, above);
         if (dir) free(inner);
     }
 }
@@ -495,7 +463,8 @@ static bool parse_options(int argc, char **argv) {
             case 'L': names_without = true; break;
             case 'q': quiet = true; break;
             case 'o': matches_only = true; break;
-            case 'r': case 'R': recursive = true; break;
+            case 'R': follows = true; // fall through
+            case 'r': recursive = true; break;
             case 'w': whole_words = true; break;
             case 'x': whole_lines = true; break;
             case 's': no_messages = true; break;
@@ -537,15 +506,18 @@ static int run(int argc, char **argv) {
     if (show_names < 0) show_names = argc - optind > 1 || (recursive && (optind == argc || is_dir(argv[optind])));
     if (optind == argc && recursive) {
         struct texts names;
+        struct above here;
+        enter(".", &here, NULL);
         if (!list_dir(".", &names)) die(".: %s", strerror(errno));
-        search_listed(NULL, &names);
+        search_listed(NULL, &names, &here);
     } else if (optind == argc) {
         search("-", DT_UNKNOWN);
     }
     for (int i = optind; i < argc; i++) {
-        bool is_tree = recursive && is_dir(argv[i]);
-        if (is_left_out(is_tree ? &dir_rules : &file_rules, argv[i])) continue;
-        if (is_tree) search_tree(argv[i], DT_UNKNOWN);
+        struct stat stat_;
+        bool is_tree = recursive && is_dir(argv[i]), is_missing = recursive && stat(argv[i], &stat_);
+        if (!is_missing && is_left_out(is_tree ? &dir_rules : &file_rules, argv[i])) continue;
+        if (is_tree) search_tree(argv[i], DT_UNKNOWN, NULL);
         else search(argv[i], DT_UNKNOWN);
     }
     return any_error && !(quiet && any_selected) ? 2 : !any_selected;

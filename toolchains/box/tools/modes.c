@@ -224,6 +224,7 @@ static int install_file(const char *from, const char *to) {
             return warn("'%s' and '%s' are the same file", from, to);
         }
     }
+    if (was_just_made(to)) return refuse_overwriting(from, to);
     // What is there is replaced, not written into.
     unlink(to);
     struct copying how = {.preserve = installing.keeps_times};
@@ -232,6 +233,7 @@ static int install_file(const char *from, const char *to) {
     if (executable != get_executable(to, true) && set_executable(to, executable)) {
         return warn("cannot change permissions of '%s': %s", to, strerror(errno));
     }
+    note_made(to);
     if (installing.verbose) printf("'%s' -> '%s'\n", from, to);
     return 0;
 }

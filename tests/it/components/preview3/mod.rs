@@ -2,6 +2,7 @@
 
 mod cli;
 mod files;
+mod random;
 mod runs;
 mod streams;
 mod tasks;

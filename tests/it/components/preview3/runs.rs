@@ -74,9 +74,15 @@ fn both_tiers_run_components() {
         let program = Program::new(&engine, &Module::read(path().as_ref()).unwrap()).unwrap();
         assert_eq!(program.tier().to_string(), tier);
         let mut machine = builder().build().unwrap();
-        let calls = ["together sleep 5 + out x", "stdin 9 9"];
+        // A task that is given up had a stack of its own, which does not count as that of the program.
+        let calls =
+            ["together sleep 5 + out x", "stdin 9 9", "first sleep 1000 + sleep 2", "sleep 3"];
         let output = Command::new(&program).args(calls).output(&mut machine).unwrap();
-        assert_eq!(text(&output.stdout), "x\nOk(())\nslept 5\n\"\" Ok(())\n", "{tier}");
+        assert_eq!(
+            text(&output.stdout),
+            "x\nOk(())\nslept 5\n\"\" Ok(())\nslept 2\nslept 3\n",
+            "{tier}"
+        );
     }
 }
 

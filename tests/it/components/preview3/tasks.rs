@@ -38,6 +38,21 @@ fn program_ends_with_run_whatever_its_tasks_have_not_done() {
     assert_eq!(ended(Limits::default(), &["spawn sleep 5", "sleep 9", "spawn sleep 5"]), wanted);
 }
 
+/// A task that never waits, but yields, lets the tasks beside it and other processes go on, and time pass.
+#[test]
+fn task_that_yields_lets_others_go_on() {
+    let (outcome, lines) = ended(Limits::default(), &["together sleep 1000000000 + spin"]);
+    assert_eq!(
+        (outcome, lines),
+        (Outcome::Exited(0), vec!["slept 1000000000".into(), "spun".into()])
+    );
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::copy(path(), folder.path().join("calls.wasm")).unwrap();
+    let script = "(sleep 1; echo late) | ./calls.wasm 'together stdin 9 9 + spin'";
+    let output = belljar(folder.path()).args(["sh", "-c", script]).output().unwrap();
+    assert_eq!(stdout(&output), "\"late\\n\" Ok(())\nspun\n", "{}", stderr(&output));
+}
+
 #[test]
 fn tasks_that_wait_for_each_other_are_a_trap() {
     for calls in

@@ -4,7 +4,7 @@
 //! taken as they are, `''` is the empty path. `together A + B` makes calls at once, as tasks of their own, and prints
 //! their answers in the order in which they come.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt::Debug;
 use std::rc::Rc;
 
@@ -17,7 +17,7 @@ use wasip3::filesystem::types::{
 };
 use wasip3::random::{insecure, insecure_seed, random};
 use wasip3::sockets::{ip_name_lookup, types as sockets};
-use wasip3::wit_bindgen::{StreamReader, StreamResult};
+use wasip3::wit_bindgen::{StreamReader, StreamResult, yield_async};
 
 struct Program;
 wasip3::cli::command::export!(Program);
@@ -43,6 +43,8 @@ impl wasip3::exports::cli::run::Guest for Program {
 struct State {
     names: RefCell<Vec<String>>,
     descriptors: RefCell<Vec<Rc<Descriptor>>>,
+    /// How many calls have an answer.
+    answers: Cell<u64>,
 }
 
 impl State {
@@ -57,9 +59,11 @@ impl State {
         }
     }
 
+    /// The descriptor that the next word names; if there is none yet, another one.
     fn at(&self, words: &mut Words<'_>) -> Rc<Descriptor> {
         let index: usize = words.next()[1..].parse().expect("the word is d and a number");
-        self.descriptors.borrow()[index].clone()
+        let descriptors = self.descriptors.borrow();
+        descriptors[index % descriptors.len()].clone()
     }
 }
 
@@ -147,8 +151,12 @@ fn stream_of(text: &str) -> StreamReader<u8> {
     reader
 }
 
-/// All bytes of a stream, at most `chunk` at once; after `most` the rest is left.
-async fn read(mut stream: StreamReader<u8>, chunk: usize, most: usize) -> String {
+/// All bytes of a stream, at most `chunk` at once; after `most` the rest is left. No bytes are read first if `chunk` is 0.
+async fn read(mut stream: StreamReader<u8>, mut chunk: usize, most: usize) -> String {
+    if chunk == 0 {
+        stream.read(Vec::new()).await;
+        chunk = 1;
+    }
     let mut bytes = Vec::new();
     while bytes.len() < most {
         let (status, more) = stream.read(Vec::with_capacity(chunk.min(most - bytes.len()))).await;
@@ -182,6 +190,7 @@ fn make(state: &Rc<State>, call: String) -> LocalBoxFuture<'static, ()> {
             }
             word => answer(&state, word, &mut words).await,
         };
+        state.answers.set(state.answers.get() + 1);
         println!("{answer}");
     })
 }
@@ -243,6 +252,14 @@ async fn answer(state: &State, word: &str, words: &mut Words<'_>) -> String {
             let written = stdout::write_via_stream(stream);
             format!("{:?} {:?}", written.await, read.await)
         }
+        // Asks again and again whether another call has its answer.
+        "spin" => {
+            let before = state.answers.get();
+            while state.answers.get() == before {
+                yield_async().await;
+            }
+            "spun".to_owned()
+        }
         // Nobody will write to this stream.
         "never" => {
             let (writer, reader) = wasip3::wit_stream::new::<u8>();
@@ -281,7 +298,9 @@ async fn file_answer(state: &State, word: &str, words: &mut Words<'_>) -> String
             let mut names = Vec::new();
             loop {
                 let (status, more) = stream.read(Vec::with_capacity(2)).await;
-                names.extend(more.into_iter().map(|entry| format!("{}:{:?}", entry.name, entry.type_)));
+                names.extend(
+                    more.into_iter().map(|entry| format!("{}:{:?}", entry.name, entry.type_)),
+                );
                 if status == StreamResult::Dropped {
                     break;
                 }
