@@ -250,3 +250,13 @@ trees split
 reads '1\n2\n3\n'
 same split -l 2 - std.
 trees 'split, again'
+# The end of a file, of which only the end is read.
+both sh -c 'seq 30000 > long; printf "a\nb" > cut; : > none'
+for options in '-c 0' '-c 5' '-c 99999999' '-c +0' '-c +1' '-c +168890' '-c +99999999' '-n 0' '-n 1' '-n 29999' '-n 30000' '-n 99999999' '-n +29999' '-n +99999999' -1 +29999; do
+    # shellcheck disable=SC2086
+    same tail $options long
+    # shellcheck disable=SC2086
+    same tail $options cut
+    # shellcheck disable=SC2086
+    same tail $options none
+done

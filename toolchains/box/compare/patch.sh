@@ -153,3 +153,31 @@ for options in '' -t -f -N -R '-R -t' '-R -f' '-R -N' '-t -b'; do
     done
 done
 both rm -rf w a b
+# What git says of modes and of files without hunks. `g` prints what became of the permissions.
+both sh -c 'rm -rf a; mkdir a; cd a; echo one > f; echo one > run; chmod +x run; : > empty; echo one > "a b"'
+g() { # OPTIONS PATCH
+    anew
+    both sh -c 'printf "$1" > w/git.patch' sh "$2"
+    same sh -c "cd w; patch -p1 $1 < git.patch; echo \$?; find . -type f -perm /111"
+    trees "patch $1 of git: $2"
+}
+hunk='@@ -1 +1 @@\n-one\n+two\n'
+g '' 'diff --git a/f b/f\nold mode 100644\nnew mode 100755\n'
+g -R 'diff --git a/f b/f\nold mode 100755\nnew mode 100644\n'
+g '' 'diff --git "a/f" "b/f"\nold mode 100644\nnew mode 100755\n'
+g '' "diff --git a/f b/f\nold mode 100644\nnew mode 100755\n--- a/f\n+++ b/f\n$hunk"
+g '' "diff --git a/run b/run\nold mode 100755\nnew mode 100644\nindex 1..2\n--- a/run\n+++ b/run\n$hunk"
+g '' "diff --git a/run b/run\nindex 1..2 100755\n--- a/run\n+++ b/run\n$hunk"
+g '' 'diff --git a/n b/n\nnew file mode 100755\nindex 0000000..1\n--- /dev/null\n+++ b/n\n@@ -0,0 +1 @@\n+x\n'
+g '' 'diff --git a/d/n b/d/n\nnew file mode 100644\nindex 0000000..e69de29\n'
+g '' "diff --git a/f b/f\nold mode 100644\nnew mode 100755\ndiff --git a/run b/run\nindex 1..2 100755\n--- a/run\n+++ b/run\n$hunk"
+# Links to other directories, in the current one and out of it.
+both sh -c 'rm -rf a out; mkdir -p a/in/er a/sub out; cd a; ln -s ../out o; ln -s ../in sub/l; ln -s ../w/in round; ln -s in i; ln -s i/er j; ln -s loop loop; echo one > in/f; echo one > ../out/f'
+for place in o sub/l round i j i/er/../x loop o/../in; do
+    anew
+    both sh -c 'printf -- "--- /dev/null\n+++ b/%s/new\n@@ -0,0 +1 @@\n+x\n--- a/%s/f\n+++ b/%s/f\n@@ -1 +1 @@\n-one\n+two\n" "$1" "$1" "$1" > w/link.patch' sh "$place"
+    same sh -c 'cd w; patch -p1 < link.patch > ../said 2>&1; echo $?'
+    both rm said
+    trees "patch through $place"
+done
+both rm -rf a w out

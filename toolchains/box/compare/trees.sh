@@ -79,3 +79,6 @@ for operands in 'one d' 'one ld' 'one e' 'one e/ls d/la' 'one e/dang' 'one d/s' 
 done
 same sh -c 'cd w && find -H e/ls -delete; ls d/s'
 both rm -rf w found a b c out deep
+both sh -c 'mkdir -p d/e f; echo x > d/x; echo y > d/e/y; echo z > z; ln -s z l'
+same sh -c 'rm -v l z nowhere; rm -fv nowhere d/x; rm -rv d; rm -dv f'
+trees 'rm -v'

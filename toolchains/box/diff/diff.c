@@ -383,7 +383,7 @@ int tool_diff(int argc, char **argv) {
         {"report-identical-files", no_argument, NULL, 's'}, {"exclude", required_argument, NULL, 'x'},
         {"label", required_argument, NULL, 'L'}, {"strip-trailing-cr", no_argument, NULL, STRIP},
         {"unidirectional-new-file", no_argument, NULL, FIRST_ABSENT}, {"normal", no_argument, NULL, 'n' + 256},
-        {"minimal", no_argument, NULL, 'd'}, {"color", optional_argument, NULL, 'd'}, {"no-dereference", no_argument, NULL, 'd'}, {0}};
+        {"minimal", no_argument, NULL, 'd'}, {"color", optional_argument, NULL, 'd'}, {0}};
     int label = 0;
     for (int option; (option = getopt_long(argc, argv, "uU:cC:qrNPaiwbBsx:L:dpt", options, NULL)) != -1;) {
         switch (option) {

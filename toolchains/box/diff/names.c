@@ -89,3 +89,42 @@ char *quoted(const char *name) {
     append(&text, "'", 1);
     return text.at;
 }
+
+// Takes the first part off a path. The caller frees it; NULL at the last one.
+static char *take_part(char **path) {
+    size_t len = strcspn(*path, "/"), next = len + strspn(*path + len, "/");
+    if (!(*path)[next]) return NULL;
+    char *part = strndup(*path, len);
+    if (!part) die("out of memory");
+    memmove(*path, *path + next, strlen(*path + next) + 1);
+    return part;
+}
+
+bool leads_out(const char *path) {
+    char *rest = copy_text(path), *here = copy_text(""), *part;
+    bool is_outside = false;
+    for (int links = 0; !is_outside && (part = take_part(&rest)); free(part)) {
+        if (strcmp(part, "..") == 0) {
+            is_outside = !*here;
+            char *slash = strrchr(here, '/');
+            *(slash ? slash : here) = '\0';
+            continue;
+        }
+        if (!*part || strcmp(part, ".") == 0) continue;
+        char *next = join(here, part), *target = link_text(next);
+        is_outside = target && (*target == '/' || ++links > 40);
+        if (target) {
+            char *longer = join(target, rest);
+            free(rest);
+            rest = longer;
+            free(target);
+            free(next);
+        } else {
+            free(here);
+            here = next;
+        }
+    }
+    free(rest);
+    free(here);
+    return is_outside;
+}

@@ -6,6 +6,7 @@ static enum { ASK, FORWARD, BATCH, FORCE } manner; // -N, -t, -f: of what looks 
 static int strip = -1;
 static size_t most_fuzz = 2;
 static const char *output_path, *reject_path, *suffix = ".orig";
+static struct git git; // of the file that is patched
 
 // --- one file ------------------------------------------------------------------------------------------------------------
 
@@ -114,7 +115,7 @@ static void apply_hunk(struct target *target, const struct hunk *hunk) {
 static void write_bytes(const char *path, const struct bytes *bytes) {
     FILE *file = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
     if (!file) die("**** Can't create file %s : %s", path, strerror(errno));
-    fwrite(bytes->at, 1, bytes->len, file);
+    if (bytes->len) fwrite(bytes->at, 1, bytes->len, file);
     if (ferror(file) | (file == stdout ? fflush(file) : fclose(file))) die("**** write error on %s: %s", path, strerror(errno));
 }
 
@@ -212,6 +213,13 @@ static void remove_file(const char *path) {
     free(dir);
 }
 
+static void set_mode(const char *path, unsigned mode) {
+    bool executable = mode & 0111;
+    if (executable != get_executable(path, true) && set_executable(path, executable)) {
+        die("**** Can't set permissions on file %s : %s", path, strerror(errno));
+    }
+}
+
 static void write_target(const struct target *target, const struct bytes *made) {
     const char *to = output_path ? output_path : target->path;
     if (!target->was_there) make_parents_of(to);
@@ -221,6 +229,8 @@ static void write_target(const struct target *target, const struct bytes *made) 
         write_bytes(to, made);
         if (target->was_there && get_executable(target->path, true)) set_executable(to, true);
     }
+    unsigned mode = git.modes[!target->is_turned];
+    if (mode) set_mode(to, mode);
 }
 
 static void finish_target(struct target *target) {
@@ -360,6 +370,10 @@ static char *find_path(char *old_name, char *new_name, bool creates, bool remove
         printf("No file to patch.  Skipping patch.\n");
         return NULL;
     }
+    if (is_inside(path) && leads_out(path)) {
+        printf("Invalid file name %s -- skipping patch\n", path);
+        return NULL;
+    }
     if (is_inside(path)) return path;
     printf("Ignoring potentially dangerous file name %s\n", path);
     return NULL;
@@ -418,6 +432,50 @@ static int patch_file(const char *old_line, const char *new_line, const char *op
     return status;
 }
 
+// Of what git says, what is not done here: answers what to say of it, or NULL.
+static const char *beyond(void) {
+    enum { TYPE = 0170000, LINK = 0120000 };
+    if (git.is_binary) return "git binary diffs are not supported.";
+    if (git.moves) return "git renames and copies are not supported.";
+    bool is_link = (git.modes[0] & TYPE) == LINK || (git.modes[1] & TYPE) == LINK;
+    return is_link ? "git diffs of symbolic links are not supported." : NULL;
+}
+
+// A file that has no hunks: it is empty, and made or removed, or its mode changes.
+static int patch_without_hunks(void) {
+    struct stat stat_;
+    if (!git.creates && !git.removes && !git.modes[1]) return 0;
+    bool is_there = lstat(git.name, &stat_) == 0;
+    if (!is_inside(git.name) || leads_out(git.name) || (is_there && !S_ISREG(stat_.st_mode)) || is_there == git.creates || (git.removes && stat_.st_size)) {
+        printf("File %s: the change of git does not fit -- refusing to patch\n", git.name);
+        return 1;
+    }
+    struct target target = {.path = git.name, .was_there = is_there};
+    tell_file(&target);
+    if (dry || output_path) return 0;
+    if (git.removes) {
+        remove_file(git.name);
+    } else {
+        if (git.creates) write_target(&target, &(struct bytes){.at = ""});
+        set_mode(git.name, git.modes[1]);
+    }
+    return 0;
+}
+
+// Takes in what git says of a file, and does what it can without hunks.
+static int start_git(void) {
+    free(git.name);
+    if (!read_git(&git, strip)) return 0;
+    const char *why = beyond();
+    if (!why) return git.has_hunks ? 0 : patch_without_hunks();
+    printf("File %s: %s\n", git.name, why);
+    struct piece line;
+    struct hunk hunk;
+    for (int i = 0; git.has_hunks && i < 2 && peek_line(&line); i++) skip_line(&line);
+    while (git.has_hunks && read_hunk(&hunk)) free_hunk(&hunk);
+    return 1;
+}
+
 static int patch_all(const char *operand) {
     struct piece line;
     const char *old_line = NULL;
@@ -425,6 +483,11 @@ static int patch_all(const char *operand) {
     bool any = false;
     while (peek_line(&line)) {
         struct hunk probe = {0};
+        if (begins_with(&line, "diff --git ")) {
+            any = true;
+            status |= start_git();
+            continue;
+        }
         if (begins_with(&line, "--- ")) {
             struct piece next;
             size_t saved = patch_at;
@@ -435,6 +498,8 @@ static int patch_all(const char *operand) {
                 skip_line(&next);
                 any = true;
                 status |= patch_file(old_line, new_line, operand);
+                free(git.name);
+                git = (struct git){0};
                 continue;
             }
             patch_at = saved;

@@ -51,10 +51,21 @@ void free_hunk(struct hunk *hunk);
 // where they should be.
 ptrdiff_t find_place(const struct pieces *file, const struct hunk *hunk, ptrdiff_t guess, ptrdiff_t first, size_t fuzz);
 
+// What git says of a file, turned around if the patch is.
+struct git {
+    char *name;
+    unsigned modes[2]; // of the old and of the new file; 0 if unknown
+    bool creates, removes, moves, is_binary, has_hunks;
+};
+// Reads the lines of git in front of a file's hunks; false if the next line is none of these.
+bool read_git(struct git *git, int strip);
+
 // The name of a head line, without as many parts as `strip` says, or all but the last for -1; NULL for /dev/null.
 char *name_of(const char *line, int strip);
 // Behind the name of a head line: its time, with the tab in front.
 const char *behind_name(const char *line);
+// Whether the directories of a path are, by links, not below the current directory.
+bool leads_out(const char *path);
 // A name as messages show it, in quotes if a shell needs them; the caller frees it.
 char *quoted(const char *name);
 

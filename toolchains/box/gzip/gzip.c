@@ -109,6 +109,7 @@ static int replace(const char *path, FILE *in, const struct stat *stat_) {
         free(name);
         return status;
     }
+    unlink(name); // nothing is written through a link, nor into what has other names
     FILE *out = fopen(name, "w");
     if (!out) die("%s: %s", name, strerror(errno));
     int status = convert(in, out, path, stat_);
@@ -140,6 +141,10 @@ static int run_file(const char *path) {
         return status >= 0 ? status : warn_path(path);
     }
     if (S_ISDIR(stat_.st_mode)) return run_dir(path);
+    if (S_ISLNK(stat_.st_mode)) {
+        errno = ELOOP;
+        return warn_path(path);
+    }
     if (!S_ISREG(stat_.st_mode)) return complain(path, "is not a directory or a regular file - ignored") + 1;
     if (!decompresses && !to_stdout && !forced && ends_with(path, suffix)) {
         if (!quiet) warn("%s already has %s suffix -- unchanged", path, suffix);

@@ -10,15 +10,24 @@ int tar_status;
 char tar_recursion[] = "--recursion", tar_no_recursion[] = "--no-recursion";
 
 // A pattern matches a name or the end of one, and so what is below it.
-bool tar_is_excluded(const char *name) {
-    for (size_t i = 0; i < tar_options.excluded.count; i++) {
-        const char *pattern = tar_options.excluded.at[i];
-        if (fnmatch(pattern, name, FNM_LEADING_DIR) == 0) return true;
-        for (const char *at = name; (at = strchr(at, '/')); at++) {
-            if (at[1] && at[1] != '/' && fnmatch(pattern, at + 1, FNM_LEADING_DIR) == 0) return true;
-        }
+static bool matches(const char *pattern, const char *name) {
+    if (fnmatch(pattern, name, FNM_LEADING_DIR) == 0) return true;
+    for (const char *at = name; (at = strchr(at, '/')); at++) {
+        if (at[1] && at[1] != '/' && fnmatch(pattern, at + 1, FNM_LEADING_DIR) == 0) return true;
     }
     return false;
+}
+
+bool tar_is_excluded(const char *name) {
+    if (!tar_options.excluded.count) return false;
+    char *bare = copy_text(name); // of a directory, without the slash at its end
+    for (size_t len = strlen(bare); len > 1 && bare[len - 1] == '/'; len--) bare[len - 1] = '\0';
+    bool is_excluded = false;
+    for (size_t i = 0; i < tar_options.excluded.count && !is_excluded; i++) {
+        is_excluded = matches(tar_options.excluded.at[i], bare);
+    }
+    free(bare);
+    return is_excluded;
 }
 
 const char *tar_safe_name(const char *name) {

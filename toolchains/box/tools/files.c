@@ -408,8 +408,11 @@ int tool_ln(int argc, char **argv) {
     return each_into(count, operands, NULL, false, link_one);
 }
 
+static bool tells_removed; // -v
+
 // What became of the removal of `path`, which answered `failed` and `errno`. With `force` what is not there is removed.
-static int removed(const char *path, bool failed, bool force) {
+static int removed(const char *path, bool failed, bool force, const char *kind) {
+    if (!failed && tells_removed) printf("removed %s'%s'\n", kind, path);
     if (!failed || (force && (errno == ENOENT || errno == ENOTDIR))) return 0;
     return warn("cannot remove '%s': %s", path, strerror(errno));
 }
@@ -420,7 +423,7 @@ static int remove_at(int at, const char *name, const char *path, bool recursive,
     struct stat stat_;
     // What cannot be looked at for a slash at its end may be a link to itself: what `unlink` says counts.
     if (fstatat(at, name, &stat_, AT_SYMLINK_NOFOLLOW) || !S_ISDIR(stat_.st_mode)) {
-        return removed(path, unlinkat(at, name, 0), force);
+        return removed(path, unlinkat(at, name, 0), force, "");
     }
     if (!recursive) return warn("cannot remove '%s': Is a directory", path);
     int fd = openat(at, name, O_RDONLY | O_DIRECTORY);
@@ -435,7 +438,7 @@ static int remove_at(int at, const char *name, const char *path, bool recursive,
     }
     free_texts(&names);
     closedir(dir);
-    return status ? status : removed(path, unlinkat(at, name, AT_REMOVEDIR), force);
+    return status ? status : removed(path, unlinkat(at, name, AT_REMOVEDIR), force, "directory ");
 }
 
 int remove_path(const char *path, bool recursive, bool force) {
@@ -449,7 +452,7 @@ int tool_rm(int argc, char **argv) {
             case 'r': case 'R': recursive = true; break;
             case 'f': force = true; break;
             case 'd': empty_dirs = true; break;
-            case 'v': break;
+            case 'v': tells_removed = true; break;
             default: die_usage();
         }
     }
@@ -464,7 +467,7 @@ int tool_rm(int argc, char **argv) {
         if (is_dot && is_dir_itself) status |= warn("refusing to remove '.' or '..' directory: skipping '%s'", argv[i]);
         else if (len == 1 && name[0] == '/') status |= warn("it is dangerous to operate recursively on '/'");
         else if (empty_dirs && !recursive && is_dir_itself) {
-            if (rmdir(argv[i])) status |= warn("cannot remove '%s': %s", argv[i], strerror(errno));
+            status |= removed(argv[i], rmdir(argv[i]), force, "directory ");
         } else status |= remove_path(argv[i], recursive, force);
     }
     return status;
