@@ -138,7 +138,14 @@ static void finish_file(void) {
     out = (struct output){.file = stdout};
 }
 
+// What is not complete is not to be found beside the file.
+static void remove_temporary(void) {
+    if (input.temporary) unlink(input.temporary);
+}
+
 static bool open_in_place(const char *path) {
+    static bool is_registered;
+    if (!is_registered) is_registered = atexit(remove_temporary) == 0;
     struct stat stat_;
     if (stat(path, &stat_)) {
         status = warn("can't read %s: %s", path, strerror(errno)) + 1;
