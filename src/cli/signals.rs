@@ -33,7 +33,7 @@ struct Handled {
 
 /// How long native programs have to end before belljar does.
 #[cfg(unix)]
-const CLEANING_UP_MAX: std::time::Duration = std::time::Duration::from_secs(1);
+const CLEANING_UP_MAX: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// From now on a signal that ends belljar ends the native programs first, which may clean up: `make` removes the
 /// target that it was making. Only on Unix.

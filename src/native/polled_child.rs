@@ -30,7 +30,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const LETTING_GO_MAX: Duration = Duration::from_millis(50);
 
 /// How long a program that is asked to end has to clean up before it is killed.
-const CLEANING_UP_MAX: Duration = Duration::from_secs(1);
+const CLEANING_UP_MAX: Duration = Duration::from_secs(2);
 
 /// Something that happened on the host.
 pub(super) enum ChildEvent {
@@ -232,7 +232,7 @@ impl PolledChild {
         move || shared.is_idle()
     }
 
-    /// When it is dropped, it is asked to end with the signal `number`, and has a second to do so before it is killed.
+    /// When it is dropped, it is asked to end with the signal `number`, and has two seconds to do so before it is killed.
     pub(super) fn end_by(&self, number: u8) {
         self.0.change(|state| state.last_signal = Some(number));
     }

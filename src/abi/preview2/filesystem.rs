@@ -56,6 +56,8 @@ pub(in crate::abi) struct Descriptor {
     pub fd: u32,
     /// Whether it is closed with its last resource. Preopens stay open.
     pub is_kept: bool,
+    /// Whether it was opened to change what is in the directory.
+    pub mutates: bool,
 }
 
 /// `directory-entry-stream`
@@ -162,7 +164,7 @@ pub(in crate::abi) fn get_flags<C: From<Errno>>(
     process: &mut Process,
     (file,): (Handle,),
 ) -> Answer<DescriptorFlags, C> {
-    let fd = process.fd_of(&file)?;
+    let Descriptor { fd, mutates, .. } = *process.resource(&file)?;
     trace!(process.guest, "fd={fd}");
     let answer = process.guest.fd_fdstat_get(fd).map(|stat| {
         let mut flags = DescriptorFlags::default();
@@ -170,7 +172,7 @@ pub(in crate::abi) fn get_flags<C: From<Errno>>(
         for (has, flag) in [
             (is_dir || stat.rights_base & rights::FD_READ != 0, DescriptorFlags::READ),
             (!is_dir && stat.rights_base & rights::FD_WRITE != 0, DescriptorFlags::WRITE),
-            (is_dir, DescriptorFlags::MUTATE_DIRECTORY),
+            (is_dir && mutates, DescriptorFlags::MUTATE_DIRECTORY),
             (stat.flags.contains(FdFlags::SYNC), DescriptorFlags::FILE_INTEGRITY_SYNC),
             (stat.flags.contains(FdFlags::DSYNC), DescriptorFlags::DATA_INTEGRITY_SYNC),
             (stat.flags.contains(FdFlags::RSYNC), DescriptorFlags::REQUESTED_WRITE_SYNC),
@@ -390,7 +392,10 @@ pub(in crate::abi) fn open_at<C: From<Errno>>(
         Ok(process.guest.path_open(fd, follow(path_flags), &path, oflags, rights, fdflags)?)
     })?;
     match fd {
-        Ok(fd) => process.add(Descriptor { fd, is_kept: true }).map(Ok),
+        Ok(fd) => {
+            let mutates = flags.contains(DescriptorFlags::MUTATE_DIRECTORY);
+            process.add(Descriptor { fd, is_kept: true, mutates }).map(Ok)
+        }
         Err(code) => Ok(Err(code)),
     }
 }

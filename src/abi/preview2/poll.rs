@@ -25,7 +25,7 @@ interface! {
 pub(in crate::abi) struct Pollable(pub Condition);
 
 /// What a pollable waits for.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::abi) enum Condition {
     /// Nothing.
     Met,

@@ -21,7 +21,7 @@ pub(in crate::abi) fn get_directories(process: &mut Process, (): ()) -> Result<D
     for fd in FIRST_PREOPEN.. {
         let Ok(name) = process.guest.fd_prestat(fd) else { break };
         let name = name.to_owned();
-        directories.push((process.add(Descriptor { fd, is_kept: false })?, name));
+        directories.push((process.add(Descriptor { fd, is_kept: false, mutates: true })?, name));
     }
     Ok(directories)
 }

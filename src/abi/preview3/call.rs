@@ -63,7 +63,7 @@ impl Functions<'_, '_> {
     pub fn waits_async<P>(
         &mut self,
         name: &'static str,
-        body: fn(&mut Process, P) -> Condition,
+        body: fn(&mut Process, P) -> Result<Condition, Halt>,
     ) -> wasmtime::Result<()>
     where
         P: ComponentNamedList + Lift + Send + 'static,
@@ -71,13 +71,15 @@ impl Functions<'_, '_> {
         self.instance().func_wrap_concurrent(name, move |accessor, params: P| {
             Box::pin(async move {
                 let body = |process: &mut Process| {
-                    let condition = body(process, params);
+                    let condition = body(process, params)?;
                     Ok((condition, process.waits.wait()))
                 };
                 let (condition, mut wait) = accessor.with(|mut store| {
                     call(store.as_context_mut(), name, Guest::begin_call, body)
                 })?;
-                poll_fn(|cx| wait.poll(condition, cx)).await;
+                if condition != Condition::Met {
+                    poll_fn(|cx| wait.poll(condition, cx)).await;
+                }
                 Ok(())
             })
         })

@@ -31,14 +31,19 @@ interface! {
     "utc-offset" => answers(utc_offset),
 }
 
-fn wait_for(process: &mut Process, (ns,): (u64,)) -> Condition {
+fn wait_for(process: &mut Process, (ns,): (u64,)) -> Result<Condition, Halt> {
     trace!(process.guest, "ns={ns}");
-    Condition::Time(process.guest.monotonic_time_in(ns))
+    if ns == 0 {
+        return Ok(Condition::Met);
+    }
+    Ok(Condition::Time(process.guest.monotonic_time_in(ns)))
 }
 
-fn wait_until(process: &mut Process, (when,): (u64,)) -> Condition {
+/// A time that has come is not waited for: the call has its answer at once.
+fn wait_until(process: &mut Process, (when,): (u64,)) -> Result<Condition, Halt> {
     trace!(process.guest, "when={when}");
-    Condition::at(process, when)
+    let condition = Condition::at(process, when);
+    Ok(if condition.is_met(process)? { Condition::Met } else { condition })
 }
 
 fn system_now(process: &mut Process, (): ()) -> Result<Instant, Halt> {

@@ -9,18 +9,22 @@ use super::types::{DescriptorStat, DescriptorType, DirectoryEntry, ErrorCode, Ne
 use super::writing;
 use crate::abi::preview2::call::interface;
 use crate::abi::preview2::filesystem::{
-    DirectoryEntryStream, Handle, advise, create_directory_at, get_flags, get_type, is_same_object,
-    link_at, metadata_hash, metadata_hash_at, open_at, readlink_at, remove_directory_at, rename_at,
-    set_size, set_times, set_times_at, stat, stat_at, symlink_at, sync, unlink_file_at,
+    Answer, DirectoryEntryStream, Handle, advise, create_directory_at, get_flags, get_type,
+    is_same_object, link_at, metadata_hash, metadata_hash_at, open_at, readlink_at,
+    remove_directory_at, rename_at, set_size, set_times, set_times_at, stat, stat_at, symlink_at,
+    sync, unlink_file_at,
 };
 use crate::abi::preview2::input::InputStream;
 use crate::abi::preview2::output::OutputStream;
+use crate::abi::preview2::types::Advice;
 use crate::abi::{Process, trace};
+use crate::base::errno::Errno;
+use crate::kernel::vfs::FileType;
 
 interface! {
     /// `wasi:filesystem/types`
     types:
-    "[method]descriptor.advise" => is_async(advise::<ErrorCode>),
+    "[method]descriptor.advise" => is_async(advise_file),
     "[method]descriptor.append-via-stream" => streams(append_via_stream),
     "[method]descriptor.create-directory-at" => is_async(create_directory_at::<ErrorCode>),
     "[method]descriptor.get-flags" => is_async(get_flags::<ErrorCode>),
@@ -47,6 +51,19 @@ interface! {
     "[method]descriptor.write-via-stream" => streams(write_via_stream),
 }
 
+/// In WASI 0.3 a directory takes no advice.
+fn advise_file(
+    process: &mut Process,
+    (file, offset, len, advice): (Handle, u64, u64, Advice),
+) -> Answer<(), ErrorCode> {
+    let fd = process.fd_of(&file)?;
+    let is_dir = process.guest.fd_fdstat_get(fd)?.file_type == FileType::Directory;
+    if is_dir {
+        return process.answer(Err::<(), _>(Errno::Badf));
+    }
+    advise(process, (file, offset, len, advice))
+}
+
 fn read_via_stream(
     mut store: StoreContextMut<'_, Process>,
     (file, offset): (Handle, u64),
@@ -54,6 +71,10 @@ fn read_via_stream(
     let opened = reading::open(&mut store, "[method]descriptor.read-via-stream", |process| {
         let fd = process.fd_of(&file)?;
         trace!(process.guest, "fd={fd}, offset={offset}");
+        // As `pread` of POSIX, whose offsets have a sign.
+        if i64::try_from(offset).is_err() {
+            return Ok(Err(Errno::Inval.into()));
+        }
         Ok(InputStream::of_file(process, fd, offset))
     })?;
     reading::stream(store, opened)

@@ -17,6 +17,7 @@ fn file_is_created_written_and_read() {
         ("read d2 0 100 100", r#""Jello\0end." Ok(())"#),
         ("read d2 1 2 5", r#""ello\0" Ok(())"#),
         ("read d2 100 9 9", r#""" Ok(())"#),
+        ("read d2 18446744073709551615 9 9", r#""" Err(ErrorCode::Invalid)"#),
         ("size d2 3", "()"),
         ("read d2 0 9 9", r#""Jel" Ok(())"#),
         ("advise d2", "()"),
@@ -34,15 +35,19 @@ fn what_a_directory_does_not_do_is_an_error() {
     expect(&[
         ("type d1", "DescriptorType::Directory"),
         ("flags d1", "DescriptorFlags(READ | MUTATE_DIRECTORY)"),
-        ("advise d1", "()"),
+        ("advise d1", "ErrorCode::BadDescriptor"),
+        ("open d1 no . d r", "d2"),
+        ("flags d2", "DescriptorFlags(READ)"),
+        ("open d1 no . d rm", "d3"),
+        ("flags d3", "DescriptorFlags(READ | MUTATE_DIRECTORY)"),
         ("sync d1", "()"),
         ("read d1 0 1 1", r#""" Err(ErrorCode::IsDirectory)"#),
         ("write d1 0 x", "Err(ErrorCode::IsDirectory)"),
         ("append d1 x", "Err(ErrorCode::IsDirectory)"),
         ("size d1 0", "ErrorCode::Invalid"),
-        ("open d1 no f c rw", "d2"),
-        ("list d2", " Err(ErrorCode::NotDirectory)"),
-        ("open d2 no x c w", "ErrorCode::NotDirectory"),
+        ("open d1 no f c rw", "d4"),
+        ("list d4", " Err(ErrorCode::NotDirectory)"),
+        ("open d4 no x c w", "ErrorCode::NotDirectory"),
     ]);
 }
 

@@ -19,6 +19,14 @@ fn tasks_end_in_the_order_of_their_times() {
     assert_eq!(lines[5], (uptime + 30).to_string(), "they slept at once");
 }
 
+/// A call that need not wait has its answer at once, before any other task goes on.
+#[test]
+fn time_that_has_come_is_not_waited_for() {
+    let (_, lines) = ended(Limits::default(), &["together sleep 1 + until 0 + sleep 0 + now"]);
+    assert_eq!(lines[..2], ["it is 0", "slept 0"]);
+    assert_eq!(lines[3], "slept 1");
+}
+
 #[test]
 fn task_that_is_given_up_is_not_waited_for() {
     expect(&[
