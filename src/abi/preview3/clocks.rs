@@ -31,6 +31,7 @@ interface! {
     "utc-offset" => answers(utc_offset),
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "as `wait_until`, which reads the clock")]
 fn wait_for(process: &mut Process, (ns,): (u64,)) -> Result<Condition, Halt> {
     trace!(process.guest, "ns={ns}");
     if ns == 0 {

@@ -16,7 +16,7 @@ use crate::abi::preview2::filesystem::{
 };
 use crate::abi::preview2::input::InputStream;
 use crate::abi::preview2::output::OutputStream;
-use crate::abi::preview2::types::Advice;
+use crate::abi::preview2::types::{Advice, DescriptorFlags, OpenFlags, PathFlags};
 use crate::abi::{Process, trace};
 use crate::base::errno::Errno;
 use crate::kernel::vfs::FileType;
@@ -33,7 +33,7 @@ interface! {
     "[method]descriptor.link-at" => is_async(link_at::<ErrorCode>),
     "[method]descriptor.metadata-hash" => is_async(metadata_hash::<ErrorCode>),
     "[method]descriptor.metadata-hash-at" => is_async(metadata_hash_at::<ErrorCode>),
-    "[method]descriptor.open-at" => is_async(open_at::<ErrorCode>),
+    "[method]descriptor.open-at" => is_async(open_file),
     "[method]descriptor.read-directory" => streams(read_directory),
     "[method]descriptor.read-via-stream" => streams(read_via_stream),
     "[method]descriptor.readlink-at" => is_async(readlink_at::<ErrorCode>),
@@ -49,6 +49,26 @@ interface! {
     "[method]descriptor.sync-data" => is_async(sync::<ErrorCode>),
     "[method]descriptor.unlink-file-at" => is_async(unlink_file_at::<ErrorCode>),
     "[method]descriptor.write-via-stream" => streams(write_via_stream),
+}
+
+/// In WASI 0.3 what is opened neither to read nor to write is read, and what may be created is written, too.
+fn open_file(
+    process: &mut Process,
+    (dir, path_flags, path, open_flags, mut flags): (
+        Handle,
+        PathFlags,
+        String,
+        OpenFlags,
+        DescriptorFlags,
+    ),
+) -> Answer<Handle, ErrorCode> {
+    if !flags.contains(DescriptorFlags::READ) && !flags.contains(DescriptorFlags::WRITE) {
+        flags |= DescriptorFlags::READ;
+    }
+    if open_flags.contains(OpenFlags::CREATE) {
+        flags |= DescriptorFlags::WRITE;
+    }
+    open_at(process, (dir, path_flags, path, open_flags, flags))
 }
 
 /// In WASI 0.3 a directory takes no advice.

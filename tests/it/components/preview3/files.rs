@@ -54,12 +54,20 @@ fn what_a_directory_does_not_do_is_an_error() {
 #[test]
 fn descriptor_reads_and_writes_only_as_it_was_opened() {
     expect(&[
-        ("open d1 no a c r", "d2"),
-        ("write d2 0 x", "Err(ErrorCode::BadDescriptor)"),
-        ("append d2 x", "Err(ErrorCode::BadDescriptor)"),
-        ("size d2 1", "ErrorCode::Invalid"),
-        ("open d1 no a - w", "d3"),
-        ("read d3 0 1 1", r#""" Err(ErrorCode::BadDescriptor)"#),
+        ("open d1 no b c r", "d2"),
+        ("flags d2", "DescriptorFlags(READ | WRITE)"),
+        ("open d1 no c c -", "d3"),
+        ("flags d3", "DescriptorFlags(READ | WRITE)"),
+        ("open d1 no a c w", "d4"),
+        ("flags d4", "DescriptorFlags(WRITE)"),
+        ("open d1 no a - -", "d5"),
+        ("flags d5", "DescriptorFlags(READ)"),
+        ("open d1 no a - r", "d6"),
+        ("write d6 0 x", "Err(ErrorCode::BadDescriptor)"),
+        ("append d6 x", "Err(ErrorCode::BadDescriptor)"),
+        ("size d6 1", "ErrorCode::Invalid"),
+        ("open d1 no a - w", "d7"),
+        ("read d7 0 1 1", r#""" Err(ErrorCode::BadDescriptor)"#),
     ]);
 }
 
