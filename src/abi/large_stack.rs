@@ -11,6 +11,10 @@ pub(super) struct LargeStack {
     begin: usize,
     bytes: usize,
     /// Whether the process has no other one.
+    #[cfg_attr(
+        not(target_os = "linux"),
+        expect(dead_code, reason = "only there are unused pages given back")
+    )]
     is_only: bool,
 }
 

@@ -1,4 +1,5 @@
 //! Native programs that are ended may clean up first: `make` removes the target that it was making.
+#![cfg(unix)]
 
 use std::path::Path;
 use std::process::{Child, Stdio};
