@@ -188,8 +188,10 @@ impl Leader {
 
 impl Drop for OsProcess {
     fn drop(&mut self) {
-        // One that could not be reaped.
-        live::list().remove(&self.id);
+        // One that could not be reaped. The ID of a reaped one may be that of another program by now.
+        if !lock(&self.leader).is_reaped {
+            live::list().remove(&self.id);
+        }
     }
 }
 
