@@ -355,9 +355,58 @@ call_row() { # WHAT OP N UNIT FACTOR BETTER
     rows+=("$1|$4|${values[0]}|${values[1]}|${values[2]}|${values[3]}|native|$5|$6")
 }
 
+# One source in Rust, as a module and as a component.
+component_rows() {
+    local program wasi
+    if [ ! -d "$(rustc --print target-libdir --target wasm32-wasip2)" ]; then
+        echo "no rows for components: rustup target add wasm32-wasip1 wasm32-wasip2" >&2
+        return
+    fi
+    echo "components" >&2
+    echo 'fn main() { println!("hello"); }' >"$work/hello.rs"
+    cp "$here/guests/fsbench.rs" "$work"
+    for program in hello fsbench; do
+        for wasi in 1 2; do
+            rustc --edition 2024 -O -C strip=symbols --target "wasm32-wasip$wasi" -o "$work/${program}_p$wasi.wasm" "$work/$program.rs"
+        done
+    done
+    "$wasmtime" compile -o "$work/hello_p2.cwasm" "$work/hello_p2.wasm"
+    local -a ms
+    cd "$work/empty"
+    mapfile -t ms < <("$work/alternate" $((rounds * 21)) \
+        "${belljar_run[@]}" "$work/hello_p2.wasm" -- \
+        "${wasmtime_run[@]}" "$work/hello_p2.cwasm" -- \
+        "${belljar_run[@]}" "$work/hello_p1.wasm" | awk '{ printf "%.2f\n", $1 / 1000 }')
+    [ ${#ms[@]} = 3 ] || die "a process failed"
+    rows+=("command line, hello component, warm cache|ms|${ms[0]}|${ms[1]}|-|-|wasmtime|0.4|lower"
+        "command line, hello, component / module|x|$(awk "BEGIN { printf \"%.3f\", ${ms[0]} / ${ms[2]} }")|-|-|-|-|-|lower")
+    component_row "create + write 1 KiB + close" create 10000
+    component_row "open + read 1 KiB + close" open_read 20000
+    component_row "stat, hit" stat_hit 50000
+    component_row "stat, miss" stat_miss 20000
+    component_row "readdir, per entry" readdir 10000
+    component_row "clock" clock 1000000
+    component_row "sequential write, 256 MiB" seqwrite 256
+    component_row "read in 4 KiB blocks" read4k 256
+}
+
+component_row() { # WHAT OP N
+    local round wasi ratio
+    rm -f "$work/component.p1" "$work/component.p2"
+    for ((round = 0; round < rounds; round++)); do
+        for wasi in 1 2; do
+            "${belljar_run[@]}" --clock real "$work/fsbench_p$wasi.wasm" "$2" "$3" |
+                awk '{ print ($3 == "MiB/s") ? 1 / $2 : $2 }' >>"$work/component.p$wasi"
+        done
+    done
+    ratio=$(awk -v a="$(median <"$work/component.p2")" -v b="$(median <"$work/component.p1")" 'BEGIN { printf "%.3f", a / b }')
+    rows+=("$1, component / module|x|$ratio|-|-|-|1|1.5|lower")
+}
+
 spawn_row
 sandbox_rows
 process_rows
+component_rows
 call_row "create + write 1 KiB + close" create 10000 µs 0.1 lower
 call_row "open + read 1 KiB + close" open_read 20000 µs 0.2 lower
 call_row "stat, hit" stat_hit 50000 µs 0.25 lower

@@ -15,21 +15,26 @@ use wit_component::{
 };
 use wit_parser::{LiftLowerAbi, ManglingAndAbi, Resolve, WorldId};
 
-/// The worlds, and a core module for each that has all its imports and exports.
+/// The worlds, and a core module for each that has all its imports and exports. Those of WASI 0.3 are there once for each way
+/// in which a core module calls asynchronous functions.
 static WORLDS: LazyLock<Vec<(Resolve, WorldId, Vec<u8>)>> = LazyLock::new(|| {
-    let components: [&[u8]; 3] = [
-        include_bytes!("../../tests/guests/preview2_calls.wasm"),
-        include_bytes!("../../tests/guests/http_calls.wasm"),
-        include_bytes!("../../tests/guests/process_calls.wasm"),
+    use LiftLowerAbi::{AsyncCallback, Sync};
+    let components: [(&[u8], &[LiftLowerAbi]); 4] = [
+        (include_bytes!("../../tests/guests/preview2_calls.wasm"), &[Sync]),
+        (include_bytes!("../../tests/guests/http_calls.wasm"), &[Sync]),
+        (include_bytes!("../../tests/guests/process_calls.wasm"), &[Sync]),
+        (include_bytes!("../../tests/guests/preview3_calls.wasm"), &[Sync, AsyncCallback]),
     ];
-    let world = |bytes: &&[u8]| {
+    let world = |(bytes, abi): (&[u8], LiftLowerAbi)| {
         let decoded = decode(bytes).expect("it is a component");
         let DecodedWasm::Component(resolve, world) = decoded else { panic!("it has a world") };
-        let abi = ManglingAndAbi::Legacy(LiftLowerAbi::Sync);
-        let dummy = dummy_module(&resolve, world, abi);
+        let dummy = dummy_module(&resolve, world, ManglingAndAbi::Legacy(abi));
         (resolve, world, dummy)
     };
-    components.iter().map(world).collect()
+    let of = |(bytes, abis): (&'static [u8], &'static [LiftLowerAbi])| {
+        abis.iter().map(move |abi| (bytes, *abi))
+    };
+    components.into_iter().flat_map(of).map(world).collect()
 });
 
 fn component(input: &mut Unstructured<'_>) -> arbitrary::Result<Option<Vec<u8>>> {

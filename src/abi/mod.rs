@@ -7,6 +7,7 @@ pub mod belljar;
 mod binding;
 mod calls;
 mod difference;
+mod error_code;
 mod follower;
 pub mod interface;
 mod large_stack;
@@ -417,9 +418,12 @@ fn take_down(caller: &mut Caller<'_, Process>, code: Option<u32>) {
     caller.data_mut().calls = Some(calls);
 }
 
-/// Gives up the turn. Fuel is the machine's, so it moves with the turn.
+/// Gives up the turn, with what others can use meanwhile: pages of the stack, and fuel, which is the machine's.
 async fn pause(store: &mut (impl AsContextMut<Data = Process> + Send)) -> wasmtime::Result<()> {
     let mut store = store.as_context_mut();
+    if let Some(stack) = &store.data().large_stack {
+        stack.release_unused();
+    }
     leave_fuel(&mut store)?;
     let resumed = store.data_mut().guest.pause().await;
     take_fuel(&mut store)?;
@@ -428,9 +432,6 @@ async fn pause(store: &mut (impl AsContextMut<Data = Process> + Send)) -> wasmti
 
 /// The fuel is for the next process.
 fn leave_fuel(store: &mut StoreContextMut<'_, Process>) -> wasmtime::Result<()> {
-    if let Some(stack) = &store.data().large_stack {
-        stack.release_unused();
-    }
     if store.data().guest.machine().run.fuel_left.is_some() {
         let left = store.get_fuel()?;
         store.data_mut().guest.machine_mut().run.fuel_left = Some(left);

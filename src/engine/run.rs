@@ -27,6 +27,9 @@ use crate::kernel::machine::limits::{Limit, Stop};
 use crate::kernel::process::outcome::{Outcome, RunError, Trap};
 use crate::kernel::process::schedule::{self, Ended, Finished};
 
+/// Bytes that the engine needs for a handle of a component: 170 for each of the two that a stream has.
+const HANDLE_BYTES: u64 = 256;
+
 /// Runs `program` and all that it starts, in `machine`, until it ends. Blocks the calling thread.
 pub fn run(program: &Program, machine: Machine, startup: Startup) -> Finished {
     schedule::run(Box::new(program.clone()), machine, startup)
@@ -269,6 +272,9 @@ async fn run_component(
     if let Some(outcome) = begin(tier, Encoding::Component, store).await {
         return Ok(outcome);
     }
+    let memory_bytes = store.data().guest.machine().limits().memory_bytes_max;
+    let handles = usize::try_from(memory_bytes / HANDLE_BYTES).unwrap_or(usize::MAX);
+    store.set_max_component_handles(store.max_component_handles().min(handles));
     let name = || program.name().to_owned();
     if let Some(call) = store.data().guest.invoke().map(str::to_owned) {
         let called = match pre.instantiate_async(&mut *store).await {

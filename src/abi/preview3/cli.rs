@@ -3,7 +3,8 @@
 use wasmtime::StoreContextMut;
 use wasmtime::component::{ComponentType, FutureReader, Lift, Lower, StreamReader};
 
-use super::reading::{self, Ended, Stream};
+use super::ending::Ended;
+use super::reading::{self, Stream};
 use super::writing;
 use crate::abi::preview2::call::interface;
 use crate::abi::preview2::cli::{get_arguments, get_environment, initial_cwd};

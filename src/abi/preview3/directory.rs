@@ -3,13 +3,13 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use tokio::sync::oneshot;
 use wasmtime::component::{
     Destination, Resource, StreamProducer, StreamReader, StreamResult, VecBuffer,
 };
 use wasmtime::{AsContextMut, StoreContextMut};
 
-use super::reading::{Stream, ending};
+use super::ending::Ending;
+use super::reading::Stream;
 use super::types::{DirectoryEntry, ErrorCode};
 use super::waits::{Gone, Waits};
 use crate::abi::preview2::call::{Halt, call};
@@ -29,18 +29,13 @@ pub(super) fn stream(
     mut store: StoreContextMut<'_, Process>,
     opened: Result<Resource<DirectoryEntryStream>, Errno>,
 ) -> wasmtime::Result<Stream<DirectoryEntry, ErrorCode>> {
-    let (sender, ended) = ending(store.as_context_mut())?;
-    let reader = match opened {
-        Ok(stream) => {
+    let (mut ending, ended) = Ending::new(store.as_context_mut())?;
+    let reader = match ending.or_fail(opened) {
+        Some(stream) => {
             let waits = store.data_mut().waits.clone();
-            let listing = Listing { stream: Some(stream), waits, sender: Some(sender) };
-            StreamReader::new(store, listing)?
+            StreamReader::new(store, Listing { stream: Some(stream), waits, ending })?
         }
-        Err(errno) => {
-            // Whoever is told has the other end.
-            let _ = sender.send(errno);
-            StreamReader::new(store, std::iter::empty())?
-        }
+        None => StreamReader::new(store, std::iter::empty())?,
     };
     Ok((reader, ended))
 }
@@ -50,7 +45,7 @@ struct Listing {
     /// None once it has ended.
     stream: Option<Resource<DirectoryEntryStream>>,
     waits: Waits,
-    sender: Option<oneshot::Sender<Errno>>,
+    ending: Ending,
 }
 
 impl StreamProducer<Process> for Listing {
@@ -76,15 +71,9 @@ impl StreamProducer<Process> for Listing {
             let listed = next_entries(process, stream, room)?;
             process.answer::<_, Errno>(listed)
         })?;
-        let entries = listed.unwrap_or_else(|errno| {
-            if let Some(sender) = self.sender.take() {
-                // Whoever is told may be gone.
-                let _ = sender.send(errno);
-            }
-            Vec::new()
-        });
+        let entries = self.ending.or_fail(listed).unwrap_or_default();
         if entries.is_empty() {
-            self.sender = None;
+            self.ending.succeed();
             if let Some(stream) = self.stream.take() {
                 store.data_mut().take(&stream).map_err(Halt::into_error)?;
             }

@@ -4,7 +4,8 @@ use wasmtime::component::{FutureReader, StreamReader};
 use wasmtime::{AsContextMut, StoreContextMut};
 
 use super::directory;
-use super::reading::{self, Ended, Stream};
+use super::ending::Ended;
+use super::reading::{self, Stream};
 use super::types::{DescriptorStat, DescriptorType, DirectoryEntry, ErrorCode, NewTimestamp};
 use super::writing;
 use crate::abi::preview2::call::interface;

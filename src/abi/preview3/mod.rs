@@ -9,6 +9,7 @@ mod call;
 mod cli;
 mod clocks;
 mod directory;
+mod ending;
 pub mod event_loop;
 mod filesystem;
 mod random;

@@ -3,13 +3,13 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use tokio::sync::oneshot;
 use wasmtime::component::{
     Destination, FutureReader, Lift, Lower, Resource, StreamProducer, StreamReader, StreamResult,
     VecBuffer,
 };
 use wasmtime::{AsContextMut, StoreContextMut};
 
+use super::ending::{Ended, Ending};
 use super::waits::{Gone, Wait};
 use crate::abi::preview2::call::{Halt, call};
 use crate::abi::preview2::errors::Failure;
@@ -22,28 +22,8 @@ use crate::kernel::guest::{Fault, Guest};
 /// Most bytes of one read by another stream of the host.
 const CHUNK_BYTES: usize = 1 << 16;
 
-/// How a stream ends, for its future.
-pub(super) type Ended<C> = Result<(), C>;
-
 /// A stream, and how it ends.
 pub(super) type Stream<T, C> = (StreamReader<T>, FutureReader<Ended<C>>);
-
-/// A future that shows how a stream ends, whose errors are `C`. Without an error if nothing is sent.
-///
-/// # Errors
-/// The table of the store is full.
-pub(super) fn ending<C: From<Errno> + Lift + Lower + Send + Sync + 'static>(
-    store: StoreContextMut<'_, Process>,
-) -> wasmtime::Result<(oneshot::Sender<Errno>, FutureReader<Ended<C>>)> {
-    let (sender, receiver) = oneshot::channel();
-    let ended = async move {
-        Ok::<_, wasmtime::Error>(match receiver.await {
-            Ok(errno) => Err(C::from(errno)),
-            Err(_) => Ok(()),
-        })
-    };
-    Ok((sender, FutureReader::new(store, ended)?))
-}
 
 /// The stream that `opened` is, or an empty one with its error.
 ///
@@ -53,18 +33,13 @@ pub(super) fn stream<C: From<Errno> + Lift + Lower + Send + Sync + 'static>(
     mut store: StoreContextMut<'_, Process>,
     opened: Result<Resource<InputStream>, Errno>,
 ) -> wasmtime::Result<Stream<u8, C>> {
-    let (sender, ended) = ending(store.as_context_mut())?;
-    let reader = match opened {
-        Ok(stream) => {
+    let (mut ending, ended) = Ending::new(store.as_context_mut())?;
+    let reader = match ending.or_fail(opened) {
+        Some(stream) => {
             let wait = store.data_mut().waits.wait();
-            let reading = Reading { stream: Some(stream), wait, sender: Some(sender) };
-            StreamReader::new(store, reading)?
+            StreamReader::new(store, Reading { stream: Some(stream), wait, ending })?
         }
-        Err(errno) => {
-            // Whoever is told has the other end.
-            let _ = sender.send(errno);
-            StreamReader::new(store, std::iter::empty())?
-        }
+        None => StreamReader::new(store, std::iter::empty())?,
     };
     Ok((reader, ended))
 }
@@ -93,11 +68,11 @@ struct Reading {
     /// None once it has ended.
     stream: Option<Resource<InputStream>>,
     wait: Wait,
-    sender: Option<oneshot::Sender<Errno>>,
+    ending: Ending,
 }
 
 impl Reading {
-    /// Reads at most `len` bytes of `stream`, which is ready; none at its end.
+    /// Reads at most `len` bytes of `stream`, which is ready; none at its end, or after an error.
     fn read(
         &mut self,
         store: StoreContextMut<'_, Process>,
@@ -114,13 +89,7 @@ impl Reading {
                 Err(Failure::Halt(halt)) => Err(halt),
             }
         })?;
-        Ok(read.unwrap_or_else(|errno| {
-            if let Some(sender) = self.sender.take() {
-                // Whoever is told may be gone.
-                let _ = sender.send(errno);
-            }
-            Vec::new()
-        }))
+        Ok(self.ending.or_fail(read).unwrap_or_default())
     }
 }
 
@@ -165,7 +134,7 @@ impl StreamProducer<Process> for Reading {
         }
         let bytes = self.read(store.as_context_mut(), &stream, room)?;
         if bytes.is_empty() {
-            self.sender = None;
+            self.ending.succeed();
             self.stream = None;
             store.data_mut().take(&stream).map_err(Halt::into_error)?;
             return Poll::Ready(Ok(StreamResult::Dropped));

@@ -2,134 +2,27 @@
 
 use wasmtime::component::{ComponentType, Lift, Lower};
 
+use crate::abi::error_code::error_code;
 use crate::abi::preview2::types::{FileTime, SECOND_NS};
 use crate::base::errno::Errno;
 use crate::kernel::guest::FileStat;
 use crate::kernel::vfs::{FileType, SetTime};
 
-/// `wasi:filesystem/types.error-code`
-#[derive(Clone, PartialEq, Eq, Debug, ComponentType, Lift, Lower)]
-#[component(variant)]
-pub(super) enum ErrorCode {
-    #[component(name = "access")]
-    Access,
-    #[component(name = "already")]
-    Already,
-    #[component(name = "bad-descriptor")]
-    BadDescriptor,
-    #[component(name = "busy")]
-    Busy,
-    #[component(name = "deadlock")]
-    Deadlock,
-    #[component(name = "quota")]
-    Quota,
-    #[component(name = "exist")]
-    Exist,
-    #[component(name = "file-too-large")]
-    FileTooLarge,
-    #[component(name = "illegal-byte-sequence")]
-    IllegalByteSequence,
-    #[component(name = "in-progress")]
-    InProgress,
-    #[component(name = "interrupted")]
-    Interrupted,
-    #[component(name = "invalid")]
-    Invalid,
-    #[component(name = "io")]
-    Io,
-    #[component(name = "is-directory")]
-    IsDirectory,
-    #[component(name = "loop")]
-    Loop,
-    #[component(name = "too-many-links")]
-    TooManyLinks,
-    #[component(name = "message-size")]
-    MessageSize,
-    #[component(name = "name-too-long")]
-    NameTooLong,
-    #[component(name = "no-device")]
-    NoDevice,
-    #[component(name = "no-entry")]
-    NoEntry,
-    #[component(name = "no-lock")]
-    NoLock,
-    #[component(name = "insufficient-memory")]
-    InsufficientMemory,
-    #[component(name = "insufficient-space")]
-    InsufficientSpace,
-    #[component(name = "not-directory")]
-    NotDirectory,
-    #[component(name = "not-empty")]
-    NotEmpty,
-    #[component(name = "not-recoverable")]
-    NotRecoverable,
-    #[component(name = "unsupported")]
-    Unsupported,
-    #[component(name = "no-tty")]
-    NoTty,
-    #[component(name = "no-such-device")]
-    NoSuchDevice,
-    #[component(name = "overflow")]
-    Overflow,
-    #[component(name = "not-permitted")]
-    NotPermitted,
-    #[component(name = "pipe")]
-    Pipe,
-    #[component(name = "read-only")]
-    ReadOnly,
-    #[component(name = "invalid-seek")]
-    InvalidSeek,
-    #[component(name = "text-file-busy")]
-    TextFileBusy,
-    #[component(name = "cross-device")]
-    CrossDevice,
-    #[component(name = "other")]
-    Other(Option<String>),
-}
-
-impl From<Errno> for ErrorCode {
-    fn from(errno: Errno) -> Self {
-        match errno {
-            Errno::Acces => Self::Access,
-            Errno::Already => Self::Already,
-            Errno::Badf => Self::BadDescriptor,
-            Errno::Busy => Self::Busy,
-            Errno::Deadlk => Self::Deadlock,
-            Errno::Dquot => Self::Quota,
-            Errno::Exist => Self::Exist,
-            Errno::Fbig => Self::FileTooLarge,
-            Errno::Ilseq => Self::IllegalByteSequence,
-            Errno::Inprogress => Self::InProgress,
-            Errno::Intr => Self::Interrupted,
-            Errno::Inval => Self::Invalid,
-            Errno::Isdir => Self::IsDirectory,
-            Errno::Loop => Self::Loop,
-            // There is no code for a process with too many open files.
-            Errno::Mfile | Errno::Nfile | Errno::Nomem => Self::InsufficientMemory,
-            Errno::Mlink => Self::TooManyLinks,
-            Errno::Msgsize => Self::MessageSize,
-            Errno::Nametoolong => Self::NameTooLong,
-            Errno::Nodev => Self::NoDevice,
-            Errno::Noent => Self::NoEntry,
-            Errno::Nolck => Self::NoLock,
-            Errno::Nospc => Self::InsufficientSpace,
-            Errno::Notdir => Self::NotDirectory,
-            Errno::Notempty => Self::NotEmpty,
-            Errno::Notrecoverable => Self::NotRecoverable,
-            Errno::Notsup | Errno::Nosys => Self::Unsupported,
-            Errno::Notty => Self::NoTty,
-            Errno::Nxio => Self::NoSuchDevice,
-            Errno::Overflow => Self::Overflow,
-            Errno::Perm | Errno::Notcapable => Self::NotPermitted,
-            Errno::Pipe => Self::Pipe,
-            Errno::Rofs => Self::ReadOnly,
-            Errno::Spipe => Self::InvalidSeek,
-            Errno::Txtbsy => Self::TextFileBusy,
-            Errno::Xdev => Self::CrossDevice,
-            Errno::Io => Self::Io,
-            // It has no code of its own.
-            other => Self::Other(Some(other.name().to_owned())),
+error_code! {
+    /// `wasi:filesystem/types.error-code`
+    #[derive(Clone, PartialEq, Eq, Debug, ComponentType, Lift, Lower)]
+    #[component(variant)]
+    pub(super) enum ErrorCode {
+        second {}
+        last {
+            #[component(name = "other")]
+            Other(Option<String>),
         }
+    }
+    match errno {
+        Errno::Io => Self::Io,
+        // It has no code of its own.
+        other => Self::Other(Some(other.name().to_owned())),
     }
 }
 

@@ -3,13 +3,13 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use tokio::sync::oneshot;
 use wasmtime::component::{
     FutureReader, Lift, Lower, Resource, Source, StreamConsumer, StreamReader, StreamResult,
 };
 use wasmtime::{AsContextMut, StoreContextMut};
 
-use super::reading::{self, Ended, ending};
+use super::ending::{Ended, Ending};
+use super::reading;
 use super::waits::{Gone, Wait};
 use crate::abi::preview2::call::{Halt, call};
 use crate::abi::preview2::errors::Failure;
@@ -29,18 +29,13 @@ pub(super) fn stream<C: From<Errno> + Lift + Lower + Send + Sync + 'static>(
     open: impl FnOnce(&mut Process) -> Result<Result<OutputStream, Fault>, Halt>,
 ) -> wasmtime::Result<FutureReader<Ended<C>>> {
     let opened = reading::open(&mut store, name, open)?;
-    let (sender, ended) = ending(store.as_context_mut())?;
-    match opened {
-        Ok(stream) => {
+    let (mut ending, ended) = Ending::new(store.as_context_mut())?;
+    match ending.or_fail(opened) {
+        Some(stream) => {
             let wait = store.data_mut().waits.wait();
-            let writing = Writing { stream, wait, sender: Some(sender) };
-            data.pipe(store, writing)?;
+            data.pipe(store, Writing { stream, wait, ending })?;
         }
-        Err(errno) => {
-            // Whoever is told has the other end.
-            let _ = sender.send(errno);
-            data.close(store)?;
-        }
+        None => data.close(store)?,
     }
     Ok(ended)
 }
@@ -49,7 +44,7 @@ pub(super) fn stream<C: From<Errno> + Lift + Lower + Send + Sync + 'static>(
 struct Writing {
     stream: Resource<OutputStream>,
     wait: Wait,
-    sender: Option<oneshot::Sender<Errno>>,
+    ending: Ending,
 }
 
 impl Writing {
@@ -74,13 +69,7 @@ impl Writing {
                 Err(Failure::Halt(halt)) => Err(halt),
             }
         })?;
-        if let Err(errno) = written
-            && let Some(sender) = self.sender.take()
-        {
-            // Whoever is told may be gone.
-            let _ = sender.send(errno);
-        }
-        Ok(written.is_ok())
+        Ok(self.ending.or_fail(written).is_some())
     }
 }
 

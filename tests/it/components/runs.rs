@@ -62,6 +62,36 @@ fn resources_end_at_the_limit_of_memory() {
     assert_eq!(*output.status.outcome(), Outcome::Limit(Limit::Memory), "{}", text(&output.stderr));
 }
 
+/// What the engine has of streams is bounded by the limit of memory, too.
+#[test]
+fn streams_without_end_are_a_trap() {
+    let text = r#"(component
+        (type $bytes (stream u8))
+        (core func $new (canon stream.new $bytes))
+        (core module $m
+            (import "" "new" (func $new (result i64)))
+            (global $made (mut i32) (i32.const 0))
+            (func (export "run") (result i32)
+                (loop (drop (call $new))
+                    (global.set $made (i32.add (global.get $made) (i32.const 1)))
+                    (br_if 0 (i32.ne (global.get $made) (i32.const 5000))))
+                (i32.const 0)))
+        (core instance $i (instantiate $m (with "" (instance (export "new" (func $new))))))
+        (func $run (result (result)) (canon lift (core func $i "run")))
+        (instance $r (export "run" (func $run)))
+        (export "wasi:cli/run@0.2.3" (instance $r)))"#;
+    let module = Module::from_bytes("component", text.as_bytes().to_vec()).unwrap();
+    let program = Program::new(engine(), &module).unwrap();
+    let outcome = |memory_bytes_max| {
+        let limits = Limits { memory_bytes_max, ..Limits::default() };
+        let mut machine = Machine::builder().limits(limits).build().unwrap();
+        Command::new(&program).output(&mut machine).unwrap().status.outcome().clone()
+    };
+    assert_eq!(outcome(8 << 20), Outcome::Exited(0));
+    let Outcome::Trapped(trap) = outcome(2 << 20) else { panic!("there are too many") };
+    assert!(trap.message.contains("handle limit exceeded"), "{}", trap.message);
+}
+
 #[test]
 fn both_tiers_run_components() {
     for tier in ["optimized", "quick"] {
