@@ -1,5 +1,6 @@
 //! Rank 7: native programs, as processes of a machine and as subprocesses of a session.
 
+mod blocked;
 mod child;
 mod children;
 mod environment;
@@ -32,7 +33,6 @@ mod tape;
 mod taped_bytes;
 mod taped_failure;
 mod taped_files;
-mod waits_to_read;
 
 pub use child::SubprocessChild;
 pub use children::{NativeChildren, NativePrograms};

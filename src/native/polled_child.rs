@@ -9,13 +9,14 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::SubprocessStatus;
+use super::blocked::{Pipes, has_live_group, is_blocked};
 use super::live;
 use super::os_process::OsProcess;
 use super::pipe_state::{Gauge, ReadEnd, wait_readable};
 use super::runner::end_with_this_thread;
 use super::streams::lock;
-use super::waits_to_read::{has_live_group, waits_to_read};
 use crate::base::ambient;
+use crate::kernel::io::pipe::End;
 
 /// Bytes taken from a program at once: the capacity of a pipe.
 const PIECE_BYTES: usize = 64 << 10;
@@ -226,10 +227,14 @@ impl PolledChild {
         lock(&self.0.state).events.len()
     }
 
-    /// Returns a function that tells whether the program only waits for input; `false` if unknown.
-    pub(super) fn is_idle(&self) -> impl Fn() -> bool + Send + Sync + use<> {
+    /// Returns a function that tells whether the program only waits for input, or, at the writing end, until its output is
+    /// taken; `false` if unknown.
+    pub(super) fn is_idle(&self) -> impl Fn(End) -> bool + Send + Sync + use<> {
         let shared = Arc::clone(&self.0);
-        move || shared.is_idle()
+        move |end| match end {
+            End::Reader => shared.waits_for_input(),
+            End::Writer => shared.waits_for_readers(),
+        }
     }
 
     /// When it is dropped, it is asked to end with the signal `number`, and has two seconds to do so before it is killed.
@@ -338,7 +343,7 @@ impl Shared {
     }
 
     /// Whether it only waits for input, and all its output has been taken.
-    fn is_idle(&self) -> bool {
+    fn waits_for_input(&self) -> bool {
         let idle_at = |state: &State| {
             let is_empty = |output: usize| {
                 let gauge = state.gauges[output].as_ref();
@@ -350,7 +355,30 @@ impl Shared {
                 .flatten()
         };
         let Some(stdin) = idle_at(&lock(&self.state)) else { return false };
-        waits_to_read(self.process.id(), stdin) && idle_at(&lock(&self.state)).is_some()
+        let pipes = Pipes { stdin: Some(stdin), outputs: Vec::new() };
+        is_blocked(self.process.id(), &pipes) && idle_at(&lock(&self.state)).is_some()
+    }
+
+    /// Whether it only waits until its output is taken, or has ended, and all else that it waits for is standard input.
+    fn waits_for_readers(&self) -> bool {
+        let waits_at = |state: &State| {
+            let gauge = |output: usize| state.gauges[output].as_ref();
+            // The thread that drains it waits, too.
+            let is_stuck = |output: usize| {
+                let is_empty = || gauge(output).is_some_and(|gauge| gauge.bytes() == Some(0));
+                !state.open[output] || state.pending[output] || is_empty()
+            };
+            let is_fed = state.given.is_none() || state.input == InputIs::Unread;
+            let is_waiting = is_stuck(0) && is_stuck(1) && is_fed;
+            is_waiting.then(|| Pipes {
+                stdin: state.stdin_inode,
+                outputs: (0..2).filter_map(|output| gauge(output)?.inode()).collect(),
+            })
+        };
+        let Some(pipes) = waits_at(&lock(&self.state)) else { return false };
+        let id = self.process.id();
+        let is_still = is_blocked(id, &pipes) || !has_live_group(id);
+        is_still && waits_at(&lock(&self.state)) == Some(pipes)
     }
 
     /// Queues what comes from an output. A piece waits until the one before it was taken, and so

@@ -78,6 +78,33 @@ fn virtual_time_jumps_while_a_native_program_waits_for_input() {
     assert_eq!(stdout(&replayed(script)), "b\nb\n2114388000\n");
 }
 
+/// Regression: a program whose output had no room counted as one that waits, whatever else it did: time passed at once.
+#[cfg(target_os = "linux")]
+#[test]
+fn clock_stands_still_while_a_program_works_whose_output_has_no_room() {
+    let works = "nice sh -c 'seq 100000 & sleep 0.2; echo built > built'";
+    let output =
+        replayed(&format!("{works} | {{ sleep 3; cat built; tail -n 1; }}; rm -f built; date +%s"));
+    assert_eq!(stdout(&output), "built\n100000\n2114380803\n", "{}", stderr(&output));
+}
+
+/// It ends by itself as soon as its output is read.
+#[cfg(target_os = "linux")]
+#[test]
+fn virtual_time_jumps_while_a_native_program_waits_for_its_reader() {
+    for program in
+        ["nice seq 200000", "nice sh -c 'seq 200000; exit 0'", "nice seq 200000 | nice cat"]
+    {
+        let script = format!("{program} | {{ sleep 3600; tail -n 1; }}; date +%s");
+        assert_eq!(stdout(&replayed(&script)), "200000\n2114384400\n", "{program}");
+    }
+    // What comes meanwhile is not lost: the other output, and the end.
+    let both =
+        "nice sh -c 'seq 200000 & for i in 1 2 3; do sleep 0.1; echo $i >&2; done; wait; exit 7'";
+    let script = format!("{{ {both}; echo $? >&2; }} 2>said | {{ sleep 2; tail -n 1; }}; cat said");
+    assert_eq!(stdout(&replayed(&script)), "200000\n1\n2\n3\n7\n");
+}
+
 #[test]
 fn native_program_that_never_ends_does_not_stop_the_clock() {
     let endless = "nice sleep 1000";

@@ -6,7 +6,7 @@ use std::sync::Weak;
 use super::{Fault, Guest};
 use crate::kernel::io::fd::{Description, OpenFile, OpenPipe};
 use crate::kernel::io::host_stdin::Watch;
-use crate::kernel::io::pipe::OnHangUp;
+use crate::kernel::io::pipe::{End, OnHangUp};
 use crate::kernel::io::stdio::Input;
 use crate::kernel::machine::clock::ClockId;
 use crate::kernel::process::Wait;
@@ -36,15 +36,20 @@ impl Guest {
     /// [`Fault::Wait`], always; [`Fault::Stop`] if the process was killed.
     pub fn wait_for_host(&mut self, reads: Option<u32>) -> Fault {
         let pipe = match reads.map(|fd| self.description(fd)) {
-            Some(Ok(Description::PipeReader(OpenPipe { pipe, .. }))) => Some(*pipe),
+            Some(Ok(Description::PipeReader(OpenPipe { pipe, .. }))) => Some((*pipe, End::Reader)),
             _ => None,
         };
         self.wait(Wait::Host(pipe), None)
     }
 
-    /// Returns whether the bell ended the last wait.
-    pub fn was_rung(&self) -> bool {
-        self.machine.run.processes.was_rung(self.pid)
+    /// Notices one ring of the bell; returns whether there was one. Each ring ends a wait.
+    pub fn take_ring(&mut self) -> bool {
+        self.machine.run.processes.take_ring(self.pid)
+    }
+
+    /// From now on the bell is heard while the process waits to write to a pipe: what it stands for may act meanwhile.
+    pub fn listen_while_writing(&mut self) {
+        self.machine.run.processes.listen_while_writing(self.pid);
     }
 
     /// Returns the state of input from `fd`; `None` if it cannot be read.

@@ -138,7 +138,7 @@ impl Guest {
         if nonblock {
             self.ask_in_vain().err().unwrap_or(Errno::Again.into())
         } else {
-            self.wait(Wait::Writable(pipe), None)
+            self.wait(self.machine.run.processes.wait_for_room(self.pid, pipe), None)
         }
     }
 

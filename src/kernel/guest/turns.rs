@@ -75,8 +75,8 @@ impl Guest {
                 }
             }
             Wait::Host(pipe) => {
-                if let Some(pipe) = pipe {
-                    machine.run.pipes.wait(*pipe, End::Reader, self.pid);
+                if let Some((pipe, end)) = pipe {
+                    machine.run.pipes.wait(*pipe, *end, self.pid);
                 }
             }
             Wait::Turn | Wait::Child(_) | Wait::Time => {}

@@ -64,8 +64,8 @@ pub enum Wait {
     Child(Option<Pid>),
     /// A time only.
     Time,
-    /// The bell, or bytes in this pipe.
-    Host(Option<PipeId>),
+    /// The bell; or bytes in this pipe, or room in it.
+    Host(Option<(PipeId, End)>),
 }
 
 #[derive(Debug)]
@@ -98,8 +98,10 @@ struct Entry {
     instant: Option<(u64, u64)>,
     /// Whether its last wait ended at its time.
     timed_out: bool,
-    /// Whether the bell has rung for it since its last wait began.
-    rung: bool,
+    /// Whether the bell is also heard while it waits to write to a pipe.
+    listens: bool,
+    /// How often the bell has rung for it that it has not noticed yet.
+    rings: u32,
 }
 
 /// A process that has been made and has not begun.
@@ -170,7 +172,8 @@ impl Processes {
             host_wait_max_ns: 0,
             instant: None,
             timed_out: false,
-            rung: false,
+            listens: false,
+            rings: 0,
         };
         self.entries.insert(pid, entry);
         self.children.insert((parent, pid));
@@ -243,7 +246,7 @@ impl Processes {
         let host_wait_max_ns =
             self.host_waited_ns.saturating_add(until.unwrap_or(0).saturating_sub(now));
         let entry = self.entry(pid);
-        (entry.timer, entry.timed_out, entry.rung) = (timer, false, false);
+        (entry.timer, entry.timed_out) = (timer, false);
         entry.host_wait_max_ns = host_wait_max_ns;
         entry.state = if wait == Wait::Turn { State::Ready } else { State::Waiting(wait) };
     }
@@ -304,18 +307,18 @@ impl Processes {
         Some(first.saturating_sub(self.host_waited_ns))
     }
 
-    /// The processes that wait for the host, if each of them also waits for a pipe: their native programs
-    /// have taken all input.
-    pub(super) fn waiting_for_input(&self) -> Option<Vec<Pid>> {
-        let mut waiting_for_input = Vec::new();
+    /// The processes that wait for the host, and the end of a pipe that each of them also waits at: their native programs
+    /// have taken all input, or their output has no room. `None` if one waits for the host alone.
+    pub(super) fn waiting_at_pipes(&self) -> Option<Vec<(Pid, End)>> {
+        let mut waiting = Vec::new();
         for (pid, entry) in &self.entries {
             match &entry.state {
-                State::Waiting(Wait::Host(Some(_))) => waiting_for_input.push(*pid),
+                State::Waiting(Wait::Host(Some((_, end)))) => waiting.push((*pid, *end)),
                 State::Waiting(Wait::Host(None)) => return None,
                 _ => {}
             }
         }
-        Some(waiting_for_input)
+        Some(waiting)
     }
 
     /// Wakes the processes that wait for a time up to `now`.
@@ -347,12 +350,26 @@ impl Processes {
     /// Wakes `pid`, for which the bell has rung.
     pub(super) fn wake_rung(&mut self, pid: Pid) {
         self.wake(pid);
-        self.entry(pid).rung = true;
+        self.entry(pid).rings += 1;
     }
 
-    /// Returns whether the bell has rung for `pid` since its last wait began.
-    pub fn was_rung(&self, pid: Pid) -> bool {
-        self.entries.get(&pid).is_some_and(|entry| entry.rung)
+    /// Notices one ring of the bell for `pid`; returns whether there was one.
+    pub fn take_ring(&mut self, pid: Pid) -> bool {
+        let rings = &mut self.entry(pid).rings;
+        let has_rung = *rings > 0;
+        *rings = rings.saturating_sub(1);
+        has_rung
+    }
+
+    /// From now on `pid` hears the bell while it waits to write to a pipe.
+    pub fn listen_while_writing(&mut self, pid: Pid) {
+        self.entry(pid).listens = true;
+    }
+
+    /// The wait of `pid` for room in `pipe`.
+    pub fn wait_for_room(&self, pid: Pid, pipe: PipeId) -> Wait {
+        let listens = self.entries.get(&pid).is_some_and(|entry| entry.listens);
+        if listens { Wait::Host(Some((pipe, End::Writer))) } else { Wait::Writable(pipe) }
     }
 
     /// Returns whether a process has not ended.

@@ -12,6 +12,7 @@ use super::{NewProcess, TrappedProcess};
 use crate::base::ambient;
 use crate::kernel::guest::{BadPreopen, Guest, Startup};
 use crate::kernel::io::host_stdin;
+use crate::kernel::io::pipe::End;
 use crate::kernel::io::stdio::{Input, Stdio};
 use crate::kernel::machine::Machine;
 use crate::kernel::machine::clock::ClockId;
@@ -182,8 +183,8 @@ enum WaitEnd {
 const LOOK_FIRST: Duration = Duration::from_micros(200);
 const LOOK_EVERY_MAX: Duration = Duration::from_millis(20);
 
-/// Real time for which native programs must wait for input before that is a deadlock: timers of their own, which may be
-/// unseen, may end the wait.
+/// Real time for which native programs must wait for input or for their readers before that is a deadlock: timers of their
+/// own, which may be unseen, may end the wait.
 const DEADLOCK_AFTER: Duration = Duration::from_secs(5);
 
 impl Machine {
@@ -227,18 +228,18 @@ impl Machine {
 
     /// Waits for the host, while another process waits for `due` on the machine's clock. The clock may
     /// move, and a tape records that,
-    /// - as soon as all native programs are idle until they get input, as far as the host can tell;
+    /// - as soon as all native programs are idle until they get input or their output is read, as far as the host can tell;
     /// - at the latest when the host was waited for as long as a process has waited for its time: a paused
     ///   clock stands still meanwhile, but never falls behind real time.
     fn listen(&mut self, due: Option<u64>) -> WaitEnd {
         let until = self.host_is_waited_for_until(due);
         let is_late = |until: Option<Instant>| until.is_some_and(|it| it <= ambient::instant_now());
         let is_looked_at = !self.run.bell.is_taped() && (due.is_none() || self.clock.is_virtual());
-        let waiting_for_input = self.run.processes.waiting_for_input().filter(|_| is_looked_at);
+        let waiting = self.run.processes.waiting_at_pipes().filter(|_| is_looked_at);
         let mut pause = LOOK_FIRST;
         let mut idle_since = None;
         loop {
-            let look_at = waiting_for_input.as_ref().and(ambient::instant_now().checked_add(pause));
+            let look_at = waiting.as_ref().and(ambient::instant_now().checked_add(pause));
             let waits = |pid| pid == Pid::MACHINE || self.run.processes.waits_for_host(pid);
             let begun = ambient::instant_now();
             let heard = self.run.bell.listen(waits, until.into_iter().chain(look_at).min());
@@ -256,10 +257,10 @@ impl Machine {
                 None if self.is_out_of_time() => return WaitEnd::Timeout,
                 None if is_late(until) => break,
                 None => {
-                    let is_idle = |waiting_for_input: &Vec<Pid>| {
-                        waiting_for_input.iter().all(|pid| self.run.bell.is_idle(*pid))
+                    let are_idle = |waiting: &Vec<(Pid, End)>| {
+                        waiting.iter().all(|(pid, end)| self.run.bell.is_idle(*pid, *end))
                     };
-                    if waiting_for_input.as_ref().is_some_and(is_idle) {
+                    if waiting.as_ref().is_some_and(are_idle) {
                         let since = *idle_since.get_or_insert(begun);
                         if due.is_some() || ambient::elapsed_since(since) >= DEADLOCK_AFTER {
                             break;

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{Entry, Processes, State, Wait};
+use crate::kernel::io::pipe::End;
 
 impl Processes {
     /// Describes what each process waits for, a line each.
@@ -32,11 +33,15 @@ impl Processes {
                 Wait::Host(None) => {
                     write!(text, "waits for the host, which has no more events")
                 }
-                Wait::Host(Some(pipe)) => {
+                Wait::Host(Some((pipe, end))) => {
+                    let (waits, state) = match end {
+                        End::Reader => ("read", "empty"),
+                        End::Writer => ("write", "full"),
+                    };
                     let pipe = pipe.number();
                     write!(
                         text,
-                        "is a native program, and waits to read pipe {pipe}, which is empty"
+                        "is a native program, and waits to {waits} pipe {pipe}, which is {state}"
                     )
                 }
                 Wait::Child(Some(child)) => write!(text, "waits for process {child} to end"),

@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::base::ambient;
+use crate::kernel::io::pipe::End;
 use crate::kernel::pid::Pid;
 
 /// The bell of a machine. Clones are the same bell, and any thread may ring it.
@@ -27,8 +28,9 @@ struct Shared {
     times_out: bool,
 }
 
-/// Returns whether the native program of a process is idle until it gets input.
-pub type Probe = Box<dyn Fn() -> bool + Send + Sync>;
+/// Returns whether the native program of a process is idle while that waits at this end of a pipe: until it gets input, or
+/// until its output is read.
+pub type Probe = Box<dyn Fn(End) -> bool + Send + Sync>;
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -79,9 +81,10 @@ impl HostBell {
         self.probes().remove(&pid);
     }
 
-    /// Returns whether the native program of `pid` is idle until it gets input; false if unknown.
-    pub(super) fn is_idle(&self, pid: Pid) -> bool {
-        self.probes().get(&pid).is_some_and(|is_idle| is_idle())
+    /// Returns whether the native program of `pid`, whose process waits at `end` of a pipe, is idle meanwhile; false if
+    /// unknown.
+    pub(super) fn is_idle(&self, pid: Pid, end: End) -> bool {
+        self.probes().get(&pid).is_some_and(|is_idle| is_idle(end))
     }
 
     /// The bell for the next run, without the rings that are left, unless they are a tape's.

@@ -1,22 +1,32 @@
-//! Whether a native program waits for input, as far as the system can tell.
+//! Whether a native program waits for input, or until its output is read, as far as the system can tell.
 //!
 //! A wrong `false` only costs time. After a wrong `true` the clock moves too early, and what is no deadlock may be told as
 //! one. Not seen are timers of `alarm` and `setitimer` whose signal is not caught, or is caught with those of all limits, and
 //! processes that are to wake it and no longer belong to it.
 
-/// Whether every thread of process group `leader` and its descendants is blocked until something is
-/// written to the pipe `stdin`, which one of them reads. `false` if unknown.
-#[cfg(target_os = "linux")]
-pub(super) fn waits_to_read(leader: u32, stdin: u64) -> bool {
-    // A thread that was blocked in both looks, and was not switched to in between, was blocked
-    // throughout; so all were at once.
-    let before = linux::waiting(leader, stdin);
-    before.is_some() && before == linux::waiting(leader, stdin)
+/// Pipes of a program, by their inodes, that others have to act on before it can go on.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Pipes {
+    /// Its standard input, to which nobody writes meanwhile.
+    pub(super) stdin: Option<u64>,
+    /// Its outputs, which nobody reads meanwhile.
+    pub(super) outputs: Vec<u64>,
 }
 
+/// Whether every thread of process group `leader` and its descendants is blocked, and one of them at one of `pipes`: it
+/// reads standard input, or writes to an output. `false` if unknown.
+#[cfg(target_os = "linux")]
+pub(super) fn is_blocked(leader: u32, pipes: &Pipes) -> bool {
+    // A thread that was blocked in both looks, and was not switched to in between, was blocked
+    // throughout; so all were at once.
+    let before = linux::waiting(leader, pipes);
+    before.is_some() && before == linux::waiting(leader, pipes)
+}
+
+/// As far as is known elsewhere: an output that nobody reads blocks the program.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn waits_to_read(_leader: u32, _stdin: u64) -> bool {
-    false
+pub(super) fn is_blocked(_leader: u32, pipes: &Pipes) -> bool {
+    !pipes.outputs.is_empty()
 }
 
 /// Whether process group `leader` has members, or descendants elsewhere, that have not ended. `false` if unknown.
@@ -35,12 +45,15 @@ mod linux {
     use std::collections::BTreeSet;
     use std::path::{Path, PathBuf};
 
+    use super::Pipes;
     use crate::base::disk;
 
     /// What a thread waits for that depends on another process or thread.
     enum Blocked {
         /// Reading this pipe.
-        Pipe(PathBuf),
+        Reads(PathBuf),
+        /// Writing to this pipe.
+        Writes(PathBuf),
         /// Another thread or process.
         Other,
     }
@@ -48,29 +61,40 @@ mod linux {
     /// A thread and its numbers of context switches.
     type Thread = (PathBuf, String);
 
-    /// All threads, if each waits for another of them or for the pipe `stdin`, and at least one
-    /// reads `stdin`.
-    pub(super) fn waiting(leader: u32, stdin: u64) -> Option<Vec<Thread>> {
-        let stdin = PathBuf::from(format!("pipe:[{stdin}]"));
+    /// All threads, if each waits for another of them or at one of `pipes`, and at least one does the latter.
+    pub(super) fn waiting(leader: u32, pipes: &Pipes) -> Option<Vec<Thread>> {
+        let path = |inode: &u64| PathBuf::from(format!("pipe:[{inode}]"));
+        let stdin = pipes.stdin.as_ref().map(path);
+        let outputs: Vec<_> = pipes.outputs.iter().map(path).collect();
         let mut threads = Vec::new();
-        let mut is_read = false;
+        let mut is_at_pipe = false;
         // Checked first: it is the most likely to run, and listing all processes is slow.
         let leader_itself = PathBuf::from(format!("/proc/{leader}"));
-        waits_for(&leader_itself, &leader_itself)?;
+        if !has_exited(&leader_itself) {
+            waits_for(&leader_itself, &leader_itself)?;
+        }
         for process in processes(leader)? {
             if may_be_woken(&process)? {
                 return None;
             }
             for thread in disk::list(&process.join("task")).ok()? {
-                if let Blocked::Pipe(pipe) = waits_for(&process, &thread)? {
-                    is_read |= pipe == stdin;
-                }
+                is_at_pipe |= match waits_for(&process, &thread)? {
+                    Blocked::Reads(pipe) => Some(pipe) == stdin,
+                    Blocked::Writes(pipe) => outputs.contains(&pipe),
+                    Blocked::Other => false,
+                };
                 let switches = text(&thread.join("status"))?;
                 let switches = switches.lines().filter(|line| line.contains("ctxt_switches"));
                 threads.push((thread, switches.collect()));
             }
         }
-        is_read.then_some(threads)
+        is_at_pipe.then_some(threads)
+    }
+
+    /// Whether `process` is there only because nobody has waited for its end.
+    fn has_exited(process: &Path) -> bool {
+        let stat = text(&process.join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, fields)| fields.starts_with('Z'))
     }
 
     /// Whether `process` has timers, or catches the signal of `alarm`.
@@ -132,12 +156,13 @@ mod linux {
         let number_of = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
         let arguments: Vec<u64> = numbers.map_while(number_of).collect();
         let argument = |at: usize| arguments.get(at).copied();
+        let pipe = || {
+            let pipe = disk::read_link(&process.join("fd").join(argument(0)?.to_string())).ok()?;
+            pipe.to_str()?.starts_with("pipe:").then_some(pipe)
+        };
         match number {
-            libc::SYS_read | libc::SYS_readv | libc::SYS_splice => {
-                let pipe =
-                    disk::read_link(&process.join("fd").join(argument(0)?.to_string())).ok()?;
-                pipe.to_str()?.starts_with("pipe:").then_some(Blocked::Pipe(pipe))
-            }
+            libc::SYS_read | libc::SYS_readv | libc::SYS_splice => pipe().map(Blocked::Reads),
+            libc::SYS_write | libc::SYS_writev => pipe().map(Blocked::Writes),
             libc::SYS_wait4 | libc::SYS_waitid => Some(Blocked::Other),
             // No time limit.
             libc::SYS_futex if argument(3)? == 0 => Some(Blocked::Other),
@@ -158,19 +183,20 @@ mod tests {
     use crate::base::ambient;
 
     #[allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "the test runs programs")]
-    fn start(script: &str) -> (Child, std::io::PipeWriter, u64) {
+    fn start(script: &str) -> (Child, std::io::PipeWriter, Pipes) {
         let (reader, writer) = std::io::pipe().unwrap();
-        let inode = Gauge::of(&reader).unwrap().inode().unwrap();
+        let inode = Gauge::of(&reader).unwrap().inode();
+        let pipes = Pipes { stdin: inode, ..Pipes::default() };
         let mut command = Command::new("sh");
         command.args(["-c", script]).stdin(reader).stdout(Stdio::null()).process_group(0);
-        (command.spawn().unwrap(), writer, inode)
+        (command.spawn().unwrap(), writer, pipes)
     }
 
     #[test]
     fn programs_blocked_on_stdin_are_detected() {
         for script in ["exec cat", "cat; exit 3", "cat | cat | cat", "(cat; exit 1)", "exec sort"] {
-            let (mut child, mut writer, inode) = start(script);
-            while !waits_to_read(child.id(), inode) {
+            let (mut child, mut writer, pipes) = start(script);
+            while !is_blocked(child.id(), &pipes) {
                 ambient::sleep(Duration::from_millis(1));
             }
             writer.write_all(b"x").unwrap();
@@ -188,15 +214,55 @@ mod tests {
             "cat | sleep 1000",
             "exec python3 -c 'import signal as s; s.signal(s.SIGALRM, print); s.alarm(9); input()'",
         ] {
-            let (mut child, writer, inode) = start(script);
+            let (child, writer, pipes) = start(script);
             for _ in 0..20 {
-                assert!(!waits_to_read(child.id(), inode), "{script}");
+                assert!(!is_blocked(child.id(), &pipes), "{script}");
                 ambient::sleep(Duration::from_millis(2));
             }
-            let group = rustix::process::Pid::from_raw(child.id().cast_signed()).unwrap();
-            rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
-            child.wait().unwrap();
+            end(child);
             drop(writer);
+        }
+    }
+
+    #[allow(clippy::unwrap_used, reason = "the test runs programs")]
+    fn end(mut child: Child) {
+        let group = rustix::process::Pid::from_raw(child.id().cast_signed()).unwrap();
+        rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
+        child.wait().unwrap();
+    }
+
+    #[allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "the test runs programs")]
+    fn start_unread(script: &str) -> (Child, std::io::PipeReader, Pipes) {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let inode = Gauge::of(&reader).unwrap().inode().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdin(Stdio::null()).stdout(writer).process_group(0);
+        (command.spawn().unwrap(), reader, Pipes { stdin: None, outputs: vec![inode] })
+    }
+
+    #[test]
+    fn programs_whose_output_nobody_reads_are_detected() {
+        // The last one has ended but for a process that it left behind.
+        for script in ["exec yes", "yes | cat", "(yes; exit 1)", "yes & wait", "yes & exit 0"] {
+            let (child, reader, pipes) = start_unread(script);
+            while !is_blocked(child.id(), &pipes) {
+                ambient::sleep(Duration::from_millis(1));
+            }
+            end(child);
+            drop(reader);
+        }
+    }
+
+    #[test]
+    fn program_that_works_beside_its_output_does_not_count_as_blocked() {
+        for script in ["yes & exec sleep 1000", "yes & while :; do :; done", "timeout 1000 yes"] {
+            let (child, reader, pipes) = start_unread(script);
+            for _ in 0..20 {
+                assert!(!is_blocked(child.id(), &pipes), "{script}");
+                ambient::sleep(Duration::from_millis(2));
+            }
+            end(child);
+            drop(reader);
         }
     }
 }
