@@ -56,6 +56,10 @@ fn did_you_mean(word: &str, known: &[String], prefix: &str) -> String {
 
 /// The error for `option` in the place of PROGRAM, or of the script, of the command `path`.
 pub fn no_such_option(option: &str, path: &[&str]) -> Usage {
+    if long_name(option).is_some_and(|name| options(path).iter().any(|known| known == name)) {
+        let option = printable(option);
+        return Usage(format!("{option} is after --, where the program begins: put it before"));
+    }
     let elsewhere = taken_elsewhere(option, path).map(|elsewhere| format!("; {elsewhere}"));
     let meant = || match long_name(option) {
         Some(name) => did_you_mean(name, &options(path), "--"),
@@ -106,6 +110,7 @@ pub fn command_of_run() -> &'static [&'static str] {
     match std::env::args_os().nth(1).unwrap_or_default().to_str() {
         Some("sh") => &["sh"],
         Some("record") => &["record"],
+        Some("verify") => &["verify"],
         Some("host") => &["host", "call"],
         _ => &["run"],
     }

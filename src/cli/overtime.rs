@@ -58,10 +58,12 @@ impl Overtime {
     }
 }
 
-/// How much longer a part that began at `begun` may take, without the time of compiling.
+/// How much longer a part that began at `begun` may take, without the time of compiling, and with that in which native
+/// programs may clean up.
 fn time_left(begun: Instant, spent_before: Duration, timeout: Duration) -> Duration {
     let compiling = compile::spent().saturating_sub(spent_before);
     let allowed = timeout.saturating_add(GRACE).saturating_add(compiling);
+    let allowed = allowed.saturating_add(crate::native::clean_up_max());
     allowed.saturating_sub(ambient::elapsed_since(begun))
 }
 

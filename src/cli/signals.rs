@@ -31,10 +31,6 @@ struct Handled {
     deferred: AtomicUsize,
 }
 
-/// How long native programs have to end before belljar does.
-#[cfg(unix)]
-const CLEANING_UP_MAX: std::time::Duration = std::time::Duration::from_secs(2);
-
 /// From now on a signal that ends belljar ends the native programs first, which may clean up: `make` removes the
 /// target that it was making. Only on Unix.
 ///
@@ -56,7 +52,7 @@ pub fn pass_to_natives() -> Result<()> {
     let pass = move || {
         while received.read_exact(&mut [0]).is_ok() {
             let Some(number) = handled.number() else { continue };
-            crate::native::end_all(number, CLEANING_UP_MAX);
+            crate::native::end_all(number);
             if handled.deferred.load(Ordering::SeqCst) == 0 {
                 // This does not return: the system knows the signal.
                 let _ = emulate_default_handler(number);

@@ -16,6 +16,7 @@ use super::args::values::StdinFrom;
 use super::args::verify::VerifyArgs;
 use super::cause::cause;
 use super::exit::{CommandFailed, DIFFERENT, FAILED, Usage};
+use super::hints::program_of;
 use super::progress::Progress;
 use super::repetition::{Repetition, Seen, on_a_busy_machine, varied};
 use super::replaceable::Written;
@@ -33,6 +34,7 @@ pub fn run(args: &VerifyArgs) -> Result<u8> {
     let run = &args.run;
     expect_nothing_kept(run)?;
     check_paths(run, None)?;
+    program_of(run)?;
     let open = |sink| Opened::new(Written::Report, sink, &Stdout::default());
     let report_to = run.json.as_ref().map(open).transpose()?;
     let scratch = tempfile::Builder::new().prefix("belljar-verify-").tempdir()?;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::process::{Child, Command};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// The leaders of their groups that have not been reaped.
 static LIVE: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
@@ -25,14 +26,25 @@ pub(super) fn spawn(command: &mut Command) -> io::Result<Child> {
     Ok(child)
 }
 
-/// Sends the signal `number` to all native programs with their groups, and waits until they have ended, for `grace` at
-/// most. Their ends are not seen by anyone else for that time: whoever waits for them is not to go on.
+/// How long native programs may take to end that are asked to: nothing if there are none.
+#[cfg(feature = "cli")]
+pub(crate) fn clean_up_max() -> Duration {
+    // Who has locked it waits for their end.
+    let has_none = LIVE.try_lock().is_ok_and(|live| live.is_empty());
+    if has_none { Duration::ZERO } else { CLEANING_UP_MAX }
+}
+
+/// How long a program that is asked to end has to clean up before it is killed.
+pub(super) const CLEANING_UP_MAX: Duration = Duration::from_secs(2);
+
+/// Sends the signal `number` to all native programs with their groups, and waits until they have ended, for
+/// [`CLEANING_UP_MAX`] at most. Their ends are not seen by anyone else for that time: whoever waits for them is not to go on.
 #[cfg(all(unix, feature = "cli"))]
-pub(crate) fn end_all(number: i32, grace: std::time::Duration) {
+pub(crate) fn end_all(number: i32) {
     use crate::base::ambient;
     use rustix::process::{Signal, kill_process_group};
 
-    const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(5);
+    const LOOK_EVERY: Duration = Duration::from_millis(5);
 
     let Some(signal) = Signal::from_named_raw(number) else { return };
     let live = list();
@@ -42,7 +54,9 @@ pub(crate) fn end_all(number: i32, grace: std::time::Duration) {
         let _ = kill_process_group(*program, signal);
     }
     let begun = ambient::instant_now();
-    while ambient::elapsed_since(begun) < grace && !programs.iter().all(|it| has_exited(*it)) {
+    while ambient::elapsed_since(begun) < CLEANING_UP_MAX
+        && !programs.iter().all(|it| has_exited(*it))
+    {
         ambient::sleep(LOOK_EVERY);
     }
 }

@@ -40,6 +40,8 @@ pub use error::{FindError, SubprocessError};
 pub use file_playback::{Unmade, UnmadeFile};
 pub use files_error::FilesError;
 pub use image::{NativeImage, TapedChildren};
+#[cfg(feature = "cli")]
+pub(crate) use live::clean_up_max;
 #[cfg(all(unix, feature = "cli"))]
 pub(crate) use live::end_all;
 #[cfg(feature = "import")]

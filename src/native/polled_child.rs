@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::SubprocessStatus;
 use super::blocked::{Pipes, has_live_group, is_blocked};
-use super::live;
+use super::live::{self, CLEANING_UP_MAX};
 use super::os_process::OsProcess;
 use super::pipe_state::{Gauge, ReadEnd, wait_readable};
 use super::runner::end_with_this_thread;
@@ -29,9 +29,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// How long what was left behind has to let go of the outputs before it is killed with the run.
 const LETTING_GO_MAX: Duration = Duration::from_millis(50);
-
-/// How long a program that is asked to end has to clean up before it is killed.
-const CLEANING_UP_MAX: Duration = Duration::from_secs(2);
 
 /// Something that happened on the host.
 pub(super) enum ChildEvent {

@@ -72,6 +72,12 @@ fn program_that_the_end_of_the_run_or_a_timeout_ends_cleans_up() {
     let output = place.command(&args).arg(format!("host-sh -c \"{MAKES}\"")).output().unwrap();
     assert_eq!(output.status.code(), Some(124), "{}{}", stdout(&output), stderr(&output));
     assert!(is_clean(&place), "the timeout");
+    // Regression: belljar waited a second for calls of the host that block, and no longer for this.
+    let place = Place::new();
+    let slow = MAKES.replace("sleep 0.1", "sleep 1.5");
+    let output = place.command(&args).arg(format!("host-sh -c \"{slow}\"")).output().unwrap();
+    assert_eq!(output.status.code(), Some(124), "{}{}", stdout(&output), stderr(&output));
+    assert!(is_clean(&place), "the timeout, slowly");
 }
 
 /// A program that does not end is killed.

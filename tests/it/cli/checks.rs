@@ -173,6 +173,14 @@ fn a_shell_without_arguments_reads_its_standard_input() {
 fn every_message_of_wrong_usage_has_one_form() {
     let folder = scratch();
     let cases: &[(&[&str], &str)] = &[
+        (
+            &["verify", "--embed-program", "wc"],
+            "there is no option --embed-program; `belljar record` takes it (",
+        ),
+        (
+            &["record", "--tape", "t", "--", "--seed", "wc"],
+            "--seed is after --, where the program begins: put it before",
+        ),
         (&["run", "--aply", "wc"], "there is no option --aply; did you mean --apply? (`"),
         (&["replay", "--jsn", "x"], "there is no option --jsn; did you mean --json? (see `"),
         (
