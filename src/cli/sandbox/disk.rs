@@ -31,6 +31,8 @@ pub fn apply(args: &ApplyArgs) -> Result<u8> {
     changes::warn_of_sensitive(&changes, args.json);
     // Taken before the write, which forgets them.
     let drifts = sandbox_drifts(&mut sandbox);
+    // It only warns, so that an error is none of the apply.
+    let unseen = sandbox.files().changed_on_disk().unwrap_or_default();
     let mut saved = Ok(());
     let written = changes::write_by(args.json, |journals, witness| {
         let applied = sandbox.files().apply_journaled(journals, witness);
@@ -61,15 +63,38 @@ pub fn apply(args: &ApplyArgs) -> Result<u8> {
         )
     });
     saved.map_err(Unsettled)?;
-    tell(sandbox.files(), &drifts, &args.id);
+    let vfs = sandbox.files();
+    tell(vfs, &drifts, &args.id);
     if args.json {
-        say!("{}", json!({ "id": args.id, "changes": changes }));
+        let unseen: Vec<Value> = unseen.iter().map(|it| taken_json(vfs, it)).collect();
+        say!("{}", json!({ "id": args.id, "changes": changes, "unseen": unseen }));
     } else if changes.is_empty() {
         note!("belljar: session {} has changed nothing in directories of the host", args.id);
     } else {
         note!("belljar: {} written to the disk", count(changes.len(), "change"));
+        tell_unseen(vfs, &unseen, &args.id);
     }
     Ok(0)
+}
+
+/// Says that what was written is newer than changes of the disk that the session `id` has not seen: a build tool takes what
+/// was made without them for up to date.
+fn tell_unseen(vfs: &Overlay, unseen: &[Taken], id: &str) {
+    let Some(first) = unseen.first() else { return };
+    let paths = count(unseen.len(), "path");
+    let name = printable(&shown_path(vfs, first.mount, &first.path));
+    let named = match unseen.len() {
+        1 => format!("{name} was {} on the disk", first.kind.name()),
+        _ => format!("{paths} that it had looked at have changed on the disk, such as {name}"),
+    };
+    note!(
+        "belljar: note: {named}, and the session has not seen that. What it wrote is newer now, so that make takes it for up to \
+         date: run `belljar sandbox refresh {id}`, build again there, and apply that"
+    );
+}
+
+fn taken_json(vfs: &Overlay, it: &Taken) -> Value {
+    json!({ "path": shown_path(vfs, it.mount, &it.path), "kind": it.kind.name() })
 }
 
 pub fn refresh(args: &RefreshArgs) -> Result<u8> {
@@ -99,9 +124,8 @@ pub fn refresh(args: &RefreshArgs) -> Result<u8> {
     held.save(&mut sandbox)?;
     let vfs = sandbox.files();
     if args.json {
-        let taken = |it: &Taken| json!({ "path": shown_path(vfs, it.mount, &it.path), "kind": it.kind.name() });
         let conflict = |it: &Conflict| json!({ "path": shown_path(vfs, it.mount, &it.path), "message": it.to_string() });
-        let taken: Vec<Value> = refreshed.taken.iter().map(taken).collect();
+        let taken: Vec<Value> = refreshed.taken.iter().map(|it| taken_json(vfs, it)).collect();
         let conflicts: Vec<Value> = refreshed.conflicts.iter().map(conflict).collect();
         let drifts = drifts_json(vfs, &drifts);
         say!(

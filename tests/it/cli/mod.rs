@@ -20,6 +20,7 @@ mod living_moves;
 mod living_replaced;
 #[cfg(unix)]
 mod living_twins;
+mod living_unseen;
 mod man_pages;
 mod messages;
 #[cfg(unix)]

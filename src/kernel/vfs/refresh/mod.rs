@@ -82,6 +82,22 @@ impl Overlay {
         refreshed
     }
 
+    /// What a refresh would take in: paths that had been looked at and have changed on the disk, without those that programs
+    /// changed, too. Changes nothing.
+    ///
+    /// # Errors
+    /// Those of [`Overlay::diff`].
+    pub fn changed_on_disk(&self) -> Result<Vec<Taken>, DiffError> {
+        let mut changed = Vec::new();
+        // Looking at the disk leaves traces in the tree.
+        for plan in &mut self.clone().plan_refresh()? {
+            plan.complete_pins()?;
+            changed.append(&mut taken::taken(plan)?);
+        }
+        changed.sort_unstable();
+        Ok(changed)
+    }
+
     fn rebase(&mut self) -> Result<Refreshed, DiffError> {
         let mut plans = self.plan_refresh()?;
         self.detach_from_changed_origins(&mut plans)?;
