@@ -19,8 +19,8 @@ use super::sink::{Opened, WriteOnce};
 use super::text::{count, printable};
 use crate::kernel::vfs::{
     Applied, ApplyError, ChangedTimes, DiffEntry, DiffKind, Drift, Journals, MountId, VPath,
-    Witness, diff_between, is_in_unified_diff, refused_by_git, render_reported_diff,
-    reported_changes, reported_changes_since,
+    Witness, diff_between, left_out_of_diff, render_reported_diff, reported_changes,
+    reported_changes_since, shown_in_unified_diff,
 };
 use crate::sandbox::CopyError;
 use crate::{Machine, Outcome, Overlay, WORKTREE};
@@ -75,9 +75,9 @@ pub fn settle(
     if let Some((opened, text)) = diff {
         opened.print(&text)?;
         if !args.quiet {
-            tell_refused_by_git(&entries);
+            tell_left_out_of_diff(&entries);
         }
-        let said = entries.iter().filter(|entry| is_in_unified_diff(entry)).count();
+        let said = shown_in_unified_diff(&entries).len();
         if said < report.changes.len() && !args.quiet {
             let left_out = count(report.changes.len() - said, "change");
             note!("belljar: note: the diff does not show {left_out} (empty directories, times)");
@@ -306,9 +306,9 @@ fn tell_of_tmp(vfs: &mut Overlay, entries: &[DiffEntry]) {
     }
 }
 
-/// Names the files and links among `entries` that the diff leaves out, as `git apply` would refuse it.
-pub fn tell_refused_by_git(entries: &[DiffEntry]) {
-    let paths: Vec<&str> = refused_by_git(entries).collect();
+/// Names the files and links among `entries` that the diff leaves out, as `git apply` would refuse it, or lose a file.
+pub fn tell_left_out_of_diff(entries: &[DiffEntry]) {
+    let paths = left_out_of_diff(entries);
     if !paths.is_empty() {
         let paths = listed(paths, NAMED_MAX);
         note!("belljar: note: the diff leaves out {paths}: git refuses such changes");

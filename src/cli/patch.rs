@@ -29,7 +29,7 @@ pub fn diff(args: &DiffArgs) -> Result<u8> {
     let entries = vfs.diff().context(what)?;
     let text = render_reported_diff(vfs, &entries).context("--diff")?;
     sink::print(text.as_bytes());
-    changes::tell_refused_by_git(&entries);
+    changes::tell_left_out_of_diff(&entries);
     Ok(0)
 }
 

@@ -31,7 +31,7 @@ use crate::toolchain::similar;
 const FORMAT: &str = "belljar-session";
 
 /// A reader accepts every minor version of its own major version.
-const VERSION: [u32; 2] = [1, 1];
+const VERSION: [u32; 2] = [1, 2];
 
 /// Size limit of a session's file.
 const RECORD_BYTES_MAX: u64 = 64 << 10;
@@ -90,6 +90,9 @@ struct Record {
     /// What it was forked from. Since version 1.1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     origin: Option<String>,
+    /// Whether its changes are being written to the disk: see [`HeldSession::begin_apply`]. Since version 1.2.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    applies: bool,
 }
 
 /// What an id names.
@@ -159,7 +162,7 @@ impl SandboxHome {
         let (id, _lock) = self.claim(id)?;
         sandbox.spec.session_id.clone_from(&id);
         let state = self.store.save(sandbox)?;
-        self.write_record(&id, state, None)?;
+        self.write_record(&id, state, None, false)?;
         Ok(id)
     }
 
@@ -174,8 +177,9 @@ impl SandboxHome {
         let (origin, _, state, _) = self.identity_of(from)?;
         // A fork of a state that is damaged would be a second session that cannot be used.
         self.store.session_id(state)?;
+        let applies = self.is_session(from) && self.read_record(from)?.applies;
         let (id, _lock) = self.claim(id)?;
-        self.write_record(&id, state, Some(origin))?;
+        self.write_record(&id, state, Some(origin), applies)?;
         Ok(id)
     }
 
@@ -237,8 +241,8 @@ impl SandboxHome {
             disk::remove_file(&path)?;
             return Err(error);
         }
-        let Record { state, origin, .. } = self.read_record(id)?;
-        Ok(HeldSession { home: self, id: id.to_owned(), state, origin, _lock: lock })
+        let Record { state, origin, applies, .. } = self.read_record(id)?;
+        Ok(HeldSession { home: self, id: id.to_owned(), state, origin, applies, _lock: lock })
     }
 
     /// Removes a session, when nothing runs in it, or a snapshot. Its forks are kept.
@@ -483,9 +487,10 @@ impl SandboxHome {
         id: &str,
         state: Digest,
         origin: Option<String>,
+        applies: bool,
     ) -> Result<(), HomeError> {
         let path = self.record_path(id);
-        let record = Record { format: FORMAT.to_owned(), version: VERSION, state, origin };
+        let record = Record { format: FORMAT.to_owned(), version: VERSION, state, origin, applies };
         let text = serde_json::to_string(&record).map_err(|error| HomeError::Record {
             path: path.clone(),
             message: error.to_string(),
@@ -500,16 +505,39 @@ pub struct HeldSession<'h> {
     id: String,
     state: Digest,
     origin: Option<String>,
+    applies: bool,
     _lock: File,
 }
 
 impl HeldSession<'_> {
-    /// Resumes the current state.
+    /// Resumes the current state. After an [interrupted apply](Self::was_interrupted) it first takes in what the disk has
+    /// by now, so that what was written counts as applied.
     ///
     /// # Errors
     /// [`HomeError::Snapshot`].
     pub fn resume(&self) -> Result<Sandbox, HomeError> {
-        self.home.resume_state(self.state)
+        let mut sandbox = self.home.resume_state(self.state)?;
+        if self.applies {
+            // Where the disk cannot be read, the next command that has to says so.
+            let _ = sandbox.refresh();
+        }
+        Ok(sandbox)
+    }
+
+    /// Whether an apply ended, with its process, before the session was saved.
+    pub fn was_interrupted(&self) -> bool {
+        self.applies
+    }
+
+    /// Records that the changes of the session are about to be written to the disk, until [`HeldSession::save`].
+    ///
+    /// # Errors
+    /// [`HomeError::Disk`].
+    pub fn begin_apply(&mut self) -> Result<(), HomeError> {
+        let _home = self.home.share()?;
+        self.home.write_record(&self.id, self.state, self.origin.clone(), true)?;
+        self.applies = true;
+        Ok(())
     }
 
     /// Resumes the current state without its files, where they are missing or damaged: host directories show their present
@@ -530,9 +558,9 @@ impl HeldSession<'_> {
         let _home = self.home.share()?;
         sandbox.spec.session_id.clone_from(&self.id);
         let state = self.home.store.save(sandbox)?;
-        if state != self.state {
-            self.home.write_record(&self.id, state, self.origin.clone())?;
-            self.state = state;
+        if state != self.state || self.applies {
+            self.home.write_record(&self.id, state, self.origin.clone(), false)?;
+            (self.state, self.applies) = (state, false);
         }
         Ok(())
     }

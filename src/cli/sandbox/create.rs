@@ -52,10 +52,25 @@ pub fn run(args: &CreateArgs) -> Result<u8> {
     };
     before_opening_folders(&spec)?;
     options::note_dense_times(&args.time);
+    note_own_mnt(&spec.mounts);
     let programs = home.programs(&spec)?;
     let mut sandbox = Sandbox::provision(programs, spec)?;
     say_id(&home.create(args.id.as_deref(), &mut sandbox)?, args.json);
     Ok(0)
+}
+
+/// Says what a worktree with an entry `mnt` means for the session's own directories.
+fn note_own_mnt(mounts: &[SandboxMount]) {
+    let has_mnt = |mount: &SandboxMount| {
+        let MountSource::Host(dir) = &mount.source else { return false };
+        mount.target == WORKTREE && disk::symlink_metadata(&dir.join("mnt")).is_ok()
+    };
+    if mounts.iter().any(has_mnt) {
+        note!(
+            "belljar: note: the worktree has an entry mnt, so programs of wasi-libc do not reach /mnt/memory and \
+             /mnt/session/outputs; the shell and its commands do"
+        );
+    }
 }
 
 /// The variables of `--env`, which must be UTF-8 in a session.

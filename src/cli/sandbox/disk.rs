@@ -16,12 +16,12 @@ use crate::cli::home::journals_dir;
 use crate::cli::report::Change;
 use crate::cli::text::{count, printable};
 use crate::kernel::vfs::{ApplyError, Conflict, ConflictKind, Drift, Taken, reported_changes};
-use crate::sandbox::{HomeError, Sandbox, SnapshotError};
+use crate::sandbox::{HeldSession, HomeError, Sandbox, SnapshotError};
 
 pub fn apply(args: &ApplyArgs) -> Result<u8> {
     let home = home()?;
     let mut held = home.hold(&args.id, || waiting(&args.id))?;
-    let mut sandbox = or_explain(held.resume(), &args.id)?;
+    let mut sandbox = resumed(&held, &args.id)?;
     let vfs = sandbox.files();
     vfs.hide_temporaries(&journals_dir()?);
     let entries = vfs.diff().context("cannot determine what the session changed");
@@ -33,14 +33,17 @@ pub fn apply(args: &ApplyArgs) -> Result<u8> {
     let drifts = sandbox_drifts(&mut sandbox);
     // It only warns, so that an error is none of the apply.
     let unseen = sandbox.files().changed_on_disk().unwrap_or_default();
-    let mut saved = Ok(());
+    let mut saved = None;
+    held.begin_apply()?;
     let written = changes::write_by(args.json, |journals, witness| {
         let applied = sandbox.files().apply_journaled(journals, witness);
         // Before a signal takes effect, and after an error as well: writing and undoing change the change times of
         // files, which must not count as changes by others.
-        saved = held.save(&mut sandbox);
+        saved = Some(held.save(&mut sandbox));
         applied
     });
+    // Nothing was begun if there was no journal.
+    let saved = saved.unwrap_or_else(|| held.save(&mut sandbox));
     written.map_err(|error| {
         let id = &args.id;
         let hint = format!(
@@ -75,6 +78,18 @@ pub fn apply(args: &ApplyArgs) -> Result<u8> {
         tell_unseen(vfs, &unseen, &args.id);
     }
     Ok(0)
+}
+
+/// The session `id`; says if its last apply was interrupted.
+pub fn resumed(held: &HeldSession<'_>, id: &str) -> Result<Sandbox> {
+    let sandbox = or_explain(held.resume(), id)?;
+    if held.was_interrupted() {
+        note!(
+            "belljar: note: an apply of session {id} was interrupted: what the disk has by now counts as applied, and what else \
+             changed there is taken in"
+        );
+    }
+    Ok(sandbox)
 }
 
 /// Says that what was written is newer than changes of the disk that the session `id` has not seen: a build tool takes what

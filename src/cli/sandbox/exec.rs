@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::create::environment;
-use super::disk::{tell_damage, tell_new_drifts, with_drifts};
-use super::{KeptPolicy, TOOLCHAIN, home_with, or_explain, waiting};
+use super::disk::{resumed, tell_damage, tell_new_drifts, with_drifts};
+use super::{KeptPolicy, TOOLCHAIN, home_with, waiting};
 use crate::base::ambient;
 use crate::cli::args::sandbox::ExecArgs;
 use crate::cli::args::values::SHELL;
@@ -123,7 +123,7 @@ fn perform(
         stderr: OutputStream::Writer(Box::new(terminal::Stderr)),
     };
     let mut held = home.hold(&args.id, || waiting(&args.id))?;
-    let mut sandbox = or_explain(held.resume(), &args.id)?;
+    let mut sandbox = resumed(&held, &args.id)?;
     sandbox.files().hide_temporaries(&home::journals_dir()?);
     let policy = KeptPolicy::of(sandbox.metadata())?;
     let settings = HostSettings::of_args(policy, &args.answers)?;

@@ -275,7 +275,7 @@ pub fn diff(args: &DiffArgs) -> Result<u8> {
         let text = render_reported_diff(shown.files(), &entries).context("--diff");
         let text = text.map_err(|error| with_drifts(error, &mut shown, id))?;
         sink::print(text.as_bytes());
-        changes::tell_refused_by_git(&entries);
+        changes::tell_left_out_of_diff(&entries);
     }
     tell_all(&mut shown, id);
     Ok(0)

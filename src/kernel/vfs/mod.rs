@@ -21,10 +21,11 @@ pub use apply::conflicts::{Conflict, ConflictKind};
 pub use apply::{Applied, ApplyError};
 pub use diff::between::{CompareError, diff_between, diff_overlays};
 pub use diff::file_version::FileVersion;
-pub use diff::git_patch::{is_in_unified_diff, render_unified_diff};
+pub use diff::git_patch::{is_in_unified_diff, render_unified_diff, shown_in_unified_diff};
 pub(crate) use diff::report::is_sensitive;
 pub use diff::report::{
-    ReportedChange, refused_by_git, render_reported_diff, reported_changes, reported_changes_since,
+    ReportedChange, left_out_of_diff, render_reported_diff, reported_changes,
+    reported_changes_since,
 };
 pub use diff::{DiffEntry, DiffError, DiffKind};
 pub use journal::error::JournalError;

@@ -5,6 +5,7 @@ mod anywhere;
 mod links;
 mod recovery;
 mod refusals;
+mod sessions;
 mod strangers;
 mod together;
 

@@ -66,3 +66,22 @@ fn apply_without_edits_of_others_names_nothing() {
         assert_eq!(report["unseen"], json!([]), "{script}");
     }
 }
+
+/// The session's own directories lie there.
+#[test]
+fn create_says_what_a_worktree_with_an_entry_mnt_means() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = |name: &str| {
+        let home = folder.path().join("home");
+        let worktree = folder.path().join(name);
+        std::fs::create_dir_all(&worktree).unwrap();
+        let mut belljar = crate::support::belljar(&worktree);
+        let output =
+            belljar.env("BELLJAR_HOME", home).args(["sandbox", "create"]).output().unwrap();
+        assert!(output.status.success());
+        stderr(&output)
+    };
+    std::fs::create_dir_all(folder.path().join("with/mnt")).unwrap();
+    assert!(said("with").contains("note: the worktree has an entry mnt, so programs of wasi-libc"));
+    assert_eq!(said("without"), "");
+}

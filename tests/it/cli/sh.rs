@@ -6,7 +6,7 @@ use std::process::Output;
 use serde_json::Value;
 
 use super::scratch;
-use crate::support::{belljar, guest, stderr, stdout};
+use crate::support::{belljar, git_apply, guest, stderr, stdout};
 
 fn sh(folder: &Path, args: &[&str]) -> Output {
     belljar(folder).arg("sh").args(args).output().unwrap()
@@ -176,4 +176,25 @@ fn program_that_another_one_became_ends_with_it() {
         let output = belljar(folder.path()).args(args).output().unwrap();
         assert_eq!(stdout(&output), "143\n06\n", "{job}: {}", stderr(&output));
     }
+}
+
+/// Regression: the patch removed the old name, and had no new one, so that the file was nowhere.
+#[test]
+fn file_that_is_moved_to_what_the_diff_leaves_out_stays_where_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(folder.path().join(".git/hooks")).unwrap();
+    for name in ["hook", "other", "linked"] {
+        std::fs::write(folder.path().join(name), name).unwrap();
+    }
+    let script =
+        "mv hook .git/hooks/pre-commit; mv other kept; ln linked .git/linked; mv linked new";
+    let output = belljar(folder.path()).args(["sh", "--diff", "-c", script]).output().unwrap();
+    let said = "note: the diff leaves out .git/hooks/pre-commit, .git/linked, hook: git refuses";
+    assert!(stderr(&output).contains(said), "{}", stderr(&output));
+    let applied = git_apply(folder.path(), &output.stdout);
+    assert!(applied.status.success(), "{}", stderr(&applied));
+    let read = |name| std::fs::read_to_string(folder.path().join(name)).ok();
+    assert_eq!(read("hook").as_deref(), Some("hook"));
+    assert_eq!((read("other"), read("kept").as_deref()), (None, Some("other")));
+    assert_eq!((read("linked"), read("new").as_deref()), (None, Some("linked")));
 }

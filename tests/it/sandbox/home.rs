@@ -225,7 +225,7 @@ fn garbage_collection_removes_nothing_if_a_file_is_damaged() {
         String::new(),
         text[..text.len() / 2].to_owned(),
         text.replace("belljar-session", "another"),
-        text.replace("[1,1]", "[2,0]"),
+        text.replace("[1,2]", "[2,0]"),
         text.replace("state", "stat"),
     ];
     let contents = || std::fs::read_dir(folder.path().join("contents")).unwrap().count();

@@ -4,6 +4,7 @@
 //! 8000 bytes. The stricter rule keeps every patch valid UTF-8 without NUL, for terminals, editors, mail and
 //! JSON; a file in another encoding is still patched exactly.
 
+use std::collections::HashSet;
 use std::fmt::{self, Write};
 
 use sha1::{Digest, Sha1};
@@ -14,6 +15,7 @@ use super::{DiffEntry, DiffError, DiffKind, failed};
 use crate::base::digest::hex;
 use crate::base::line_diff::Budget;
 use crate::base::unified_diff::render_hunks;
+use crate::kernel::vfs::overlay::node::MountId;
 use crate::kernel::vfs::path::VPath;
 
 /// Longer files are not compared line by line.
@@ -28,7 +30,7 @@ const PATCH_BYTES_MAX: u64 = 2 << 30;
 
 const NO_OBJECT: &str = "0000000000000000000000000000000000000000";
 
-/// Whether [`render_unified_diff`] shows `entry`.
+/// Whether a patch can show `entry`.
 ///
 /// Git has no directories, so empty ones are neither created nor removed; it has no sockets or pipes; and it refuses
 /// paths into a `.git` directory, and a symbolic link named `.gitmodules`.
@@ -56,8 +58,32 @@ pub fn is_in_unified_diff(entry: &DiffEntry) -> bool {
     !entry.path.as_str().split('/').any(is_refused)
 }
 
+/// The `entries` that a patch of them all shows: those with [`is_in_unified_diff`], but for the removal of what was moved to
+/// a path that is left out. It would be nowhere then.
+pub fn shown_in_unified_diff<'a>(
+    entries: impl IntoIterator<Item = &'a DiffEntry>,
+) -> Vec<&'a DiffEntry> {
+    fn origin(entry: &DiffEntry) -> Option<(MountId, &VPath)> {
+        let elsewhere = entry.origin.as_ref().map(|(mount, path)| (*mount, path));
+        elsewhere.or_else(|| Some((entry.mount, entry.renamed_from.as_ref()?)))
+    }
+    let (mut shown, left_out): (Vec<_>, Vec<_>) =
+        entries.into_iter().partition(|entry| is_in_unified_diff(entry));
+    let moved = left_out.into_iter().filter(|entry| !entry.is_equal);
+    let mut lost: HashSet<_> = moved.filter_map(origin).collect();
+    for kept in shown.iter().filter_map(|entry| origin(entry)) {
+        lost.remove(&kept);
+    }
+    shown.retain(|entry| {
+        let is_removal =
+            matches!(entry.kind, DiffKind::Deleted { .. } | DiffKind::SymlinkDeleted { .. });
+        !is_removal || !lost.contains(&(entry.mount, &entry.path))
+    });
+    shown
+}
+
 /// Returns the changes of one mount in git's patch format. Paths are relative to the mount's root, beneath
-/// `prefix` if that is not the root. Entries without [`is_in_unified_diff`] are left out. A text that takes too many
+/// `prefix` if that is not the root. Only what [`shown_in_unified_diff`] has is in it. A text that takes too many
 /// steps to compare with the old one is shown as replaced whole.
 ///
 /// # Errors
@@ -67,8 +93,7 @@ pub fn render_unified_diff<'a>(
     prefix: &VPath,
 ) -> Result<String, DiffError> {
     let mut out = String::new();
-    let entries = entries.into_iter().filter(|entry| is_in_unified_diff(entry));
-    let entries: Vec<&DiffEntry> = entries.collect();
+    let entries = shown_in_unified_diff(entries);
     let mut total = 0;
     for DiffEntry { path, kind, .. } in &entries {
         total += content_bytes(kind);

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde::Serialize;
 
-use super::git_patch::{is_in_unified_diff, render_unified_diff};
+use super::git_patch::{render_unified_diff, shown_in_unified_diff};
 use super::{DiffEntry, DiffError, DiffKind};
 use crate::kernel::vfs::WORKTREE;
 use crate::kernel::vfs::overlay::Overlay;
@@ -143,21 +143,24 @@ pub fn reported_changes_since(
 pub fn render_reported_diff(vfs: &Overlay, entries: &[DiffEntry]) -> Result<String, DiffError> {
     let is_alone = entries.iter().all(|entry| entry.mount == entries[0].mount);
     let mut text = String::new();
-    for of_mount in entries.chunk_by(|a, b| a.mount == b.mount) {
+    for of_mount in shown_in_unified_diff(entries).chunk_by(|a, b| a.mount == b.mount) {
         let (mount, path) = (of_mount[0].mount, mount_path(vfs, of_mount[0].mount));
         let prefix = if is_alone || vfs.worktree() == Some(mount) { "" } else { &path };
         // A mount point is a path.
         let prefix = VPath::parse(prefix).unwrap_or_else(|_| VPath::root());
-        text.push_str(&render_unified_diff(of_mount, &prefix)?);
+        text.push_str(&render_unified_diff(of_mount.iter().copied(), &prefix)?);
     }
     Ok(text)
 }
 
-/// The paths among `entries` that the patch leaves out, as `git apply` would refuse such changes.
-pub fn refused_by_git(entries: &[DiffEntry]) -> impl Iterator<Item = &str> {
+/// The paths among `entries` that the patch leaves out, as `git apply` would refuse such changes, or would lose a file.
+pub fn left_out_of_diff(entries: &[DiffEntry]) -> Vec<&str> {
     let is_dir = |kind: &DiffKind| matches!(kind, DiffKind::DirAdded | DiffKind::DirDeleted);
-    let refused = entries.iter().filter(move |it| !is_dir(&it.kind) && !is_in_unified_diff(it));
-    refused.map(|entry| entry.path.as_str())
+    let shown: HashSet<_> =
+        shown_in_unified_diff(entries).into_iter().map(std::ptr::from_ref).collect();
+    let is_shown = |entry: &DiffEntry| shown.contains(&std::ptr::from_ref(entry));
+    let left_out = entries.iter().filter(|entry| !is_dir(&entry.kind) && !is_shown(entry));
+    left_out.map(|entry| entry.path.as_str()).collect()
 }
 
 fn mount_path(vfs: &Overlay, mount: MountId) -> String {
