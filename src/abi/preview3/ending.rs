@@ -32,7 +32,7 @@ impl Ending {
     }
 
     /// Ends the stream with `errno`, unless it has ended.
-    pub fn fail(&mut self, errno: Errno) {
+    fn fail(&mut self, errno: Errno) {
         if let Some(sender) = self.0.take() {
             // A component that dropped the future does not want to know.
             let _ = sender.send(errno);
