@@ -91,8 +91,9 @@ if [ $# -gt 0 ]; then
             ${platform[@]+"${platform[@]}"}
     done
 elif [ "$profile" = dev ]; then
-    cargo build --quiet --bin belljar >&2
-    wheel "${CARGO_TARGET_DIR:-target}/debug/belljar" dev
+    # With the examples come the features that tests enable in libraries.
+    cargo build --quiet --bin belljar --examples >&2
+    wheel "${CARGO_TARGET_DIR:-target}/debug/belljar" dev --features shared
 else
     wheel "$(.ci/build-release)" release
 fi
