@@ -198,10 +198,13 @@ pub fn write(vfs: &mut Overlay, quiet: bool) -> Result<()> {
 ///
 /// # Errors
 /// Those of `apply`; the journal cannot be written.
-pub fn write_by(
+pub fn write_by<E>(
     quiet: bool,
-    apply: impl FnOnce(&Journals, &dyn Witness) -> Result<Applied, ApplyError>,
-) -> Result<()> {
+    apply: impl FnOnce(&Journals, &dyn Witness) -> Result<Applied, E>,
+) -> Result<()>
+where
+    anyhow::Error: From<E>,
+{
     let applied = journaled(quiet, apply).context("cannot write the changes to the disk")?;
     for path in applied.attributes_refused.iter().filter(|_| !quiet) {
         note!("belljar: warning: {path} is written, but its times or permissions could not be set");

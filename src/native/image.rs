@@ -328,7 +328,7 @@ async fn process(image: NativeImage, mut guest: Guest) -> Ended {
     // A broken pipe raises `SIGPIPE` in the program, not here.
     guest.ignore_sigpipe(true);
     if guest.machine().kernel_version() >= 11 {
-        guest.listen_while_writing();
+        guest.acts_outside();
     }
     let started_ns = guest.virtual_now_ns();
     let is_left = matches!(image.runs, Runs::Left(_));
@@ -382,15 +382,12 @@ impl Bridge {
             if let Err(Fault::Stop(stop)) = self.guest.check_tape() {
                 return Err(stop.into());
             }
-            // It may have been rung for while output waited for room.
-            if !self.guest.take_ring() {
-                if let Fault::Stop(stop) = self.guest.wait_for_host(pipe) {
-                    return Err(stop.into());
-                }
-                self.guest.pause().await?;
-                if !self.guest.take_ring() {
-                    continue;
-                }
+            if let Fault::Stop(stop) = self.guest.wait_for_host(pipe) {
+                return Err(stop.into());
+            }
+            self.guest.pause().await?;
+            if !self.guest.was_rung() {
+                continue;
             }
             let next = self.child.as_ref().and_then(|child| child.next(self.guest.pid()));
             let Some((event, is_charged)) = next else { continue };

@@ -34,15 +34,15 @@ pub fn apply(args: &ApplyArgs) -> Result<u8> {
     // It only warns, so that an error is none of the apply.
     let unseen = sandbox.files().changed_on_disk().unwrap_or_default();
     let mut saved = None;
-    held.begin_apply()?;
-    let written = changes::write_by(args.json, |journals, witness| {
+    let written = changes::write_by(args.json, |journals, witness| -> Result<_> {
+        held.begin_apply()?;
         let applied = sandbox.files().apply_journaled(journals, witness);
         // Before a signal takes effect, and after an error as well: writing and undoing change the change times of
         // files, which must not count as changes by others.
         saved = Some(held.save(&mut sandbox));
-        applied
+        Ok(applied?)
     });
-    // Nothing was begun if there was no journal.
+    // Nothing was begun.
     let saved = saved.unwrap_or_else(|| held.save(&mut sandbox));
     written.map_err(|error| {
         let id = &args.id;

@@ -42,14 +42,14 @@ impl Guest {
         self.wait(Wait::Host(pipe), None)
     }
 
-    /// Notices one ring of the bell; returns whether there was one. Each ring ends a wait.
-    pub fn take_ring(&mut self) -> bool {
-        self.machine.run.processes.take_ring(self.pid)
+    /// Returns whether the bell ended the last wait.
+    pub fn was_rung(&self) -> bool {
+        self.machine.run.processes.was_rung(self.pid)
     }
 
-    /// From now on the bell is heard while the process waits to write to a pipe: what it stands for may act meanwhile.
-    pub fn listen_while_writing(&mut self) {
-        self.machine.run.processes.listen_while_writing(self.pid);
+    /// From now on the process stands for something outside, which may act while the process waits to write to a pipe.
+    pub fn acts_outside(&mut self) {
+        self.machine.run.processes.acts_outside(self.pid);
     }
 
     /// Returns the state of input from `fd`; `None` if it cannot be read.

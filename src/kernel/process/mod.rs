@@ -64,7 +64,7 @@ pub enum Wait {
     Child(Option<Pid>),
     /// A time only.
     Time,
-    /// The bell; or bytes in this pipe, or room in it.
+    /// The bell, or bytes in this pipe; or room in this pipe, while something outside may act. The bell is not heard then.
     Host(Option<(PipeId, End)>),
 }
 
@@ -98,10 +98,10 @@ struct Entry {
     instant: Option<(u64, u64)>,
     /// Whether its last wait ended at its time.
     timed_out: bool,
-    /// Whether the bell is also heard while it waits to write to a pipe.
-    listens: bool,
-    /// How often the bell has rung for it that it has not noticed yet.
-    rings: u32,
+    /// Whether the bell has rung for it since its last wait began.
+    rung: bool,
+    /// Whether the host is waited for while it waits to write to a pipe.
+    acts_outside: bool,
 }
 
 /// A process that has been made and has not begun.
@@ -172,8 +172,8 @@ impl Processes {
             host_wait_max_ns: 0,
             instant: None,
             timed_out: false,
-            listens: false,
-            rings: 0,
+            rung: false,
+            acts_outside: false,
         };
         self.entries.insert(pid, entry);
         self.children.insert((parent, pid));
@@ -246,7 +246,7 @@ impl Processes {
         let host_wait_max_ns =
             self.host_waited_ns.saturating_add(until.unwrap_or(0).saturating_sub(now));
         let entry = self.entry(pid);
-        (entry.timer, entry.timed_out) = (timer, false);
+        (entry.timer, entry.timed_out, entry.rung) = (timer, false, false);
         entry.host_wait_max_ns = host_wait_max_ns;
         entry.state = if wait == Wait::Turn { State::Ready } else { State::Waiting(wait) };
     }
@@ -336,10 +336,10 @@ impl Processes {
         self.entries.get(&pid).is_some_and(|entry| entry.timed_out)
     }
 
-    /// Returns whether `pid` waits for the host.
-    pub(super) fn waits_for_host(&self, pid: Pid) -> bool {
+    /// Returns whether `pid` waits for the bell.
+    pub(super) fn waits_for_bell(&self, pid: Pid) -> bool {
         let state = self.entries.get(&pid).map(|entry| &entry.state);
-        matches!(state, Some(State::Waiting(Wait::Host(_))))
+        matches!(state, Some(State::Waiting(Wait::Host(None | Some((_, End::Reader))))))
     }
 
     /// Returns whether a process waits for the host.
@@ -350,26 +350,23 @@ impl Processes {
     /// Wakes `pid`, for which the bell has rung.
     pub(super) fn wake_rung(&mut self, pid: Pid) {
         self.wake(pid);
-        self.entry(pid).rings += 1;
+        self.entry(pid).rung = true;
     }
 
-    /// Notices one ring of the bell for `pid`; returns whether there was one.
-    pub fn take_ring(&mut self, pid: Pid) -> bool {
-        let rings = &mut self.entry(pid).rings;
-        let has_rung = *rings > 0;
-        *rings = rings.saturating_sub(1);
-        has_rung
+    /// Returns whether the bell has rung for `pid` since its last wait began.
+    pub fn was_rung(&self, pid: Pid) -> bool {
+        self.entries.get(&pid).is_some_and(|entry| entry.rung)
     }
 
-    /// From now on `pid` hears the bell while it waits to write to a pipe.
-    pub fn listen_while_writing(&mut self, pid: Pid) {
-        self.entry(pid).listens = true;
+    /// From now on `pid` stands for something outside, which may act while `pid` waits to write to a pipe.
+    pub fn acts_outside(&mut self, pid: Pid) {
+        self.entry(pid).acts_outside = true;
     }
 
     /// The wait of `pid` for room in `pipe`.
     pub fn wait_for_room(&self, pid: Pid, pipe: PipeId) -> Wait {
-        let listens = self.entries.get(&pid).is_some_and(|entry| entry.listens);
-        if listens { Wait::Host(Some((pipe, End::Writer))) } else { Wait::Writable(pipe) }
+        let acts_outside = self.entries.get(&pid).is_some_and(|entry| entry.acts_outside);
+        if acts_outside { Wait::Host(Some((pipe, End::Writer))) } else { Wait::Writable(pipe) }
     }
 
     /// Returns whether a process has not ended.

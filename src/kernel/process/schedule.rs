@@ -240,7 +240,7 @@ impl Machine {
         let mut idle_since = None;
         loop {
             let look_at = waiting.as_ref().and(ambient::instant_now().checked_add(pause));
-            let waits = |pid| pid == Pid::MACHINE || self.run.processes.waits_for_host(pid);
+            let waits = |pid| pid == Pid::MACHINE || self.run.processes.waits_for_bell(pid);
             let begun = ambient::instant_now();
             let heard = self.run.bell.listen(waits, until.into_iter().chain(look_at).min());
             let waited_ns = ambient::elapsed_since(begun).as_nanos();
