@@ -100,8 +100,6 @@ struct Entry {
     timed_out: bool,
     /// Whether the bell has rung for it since its last wait began.
     rung: bool,
-    /// Whether the host is waited for while it waits to write to a pipe.
-    acts_outside: bool,
 }
 
 /// A process that has been made and has not begun.
@@ -131,6 +129,8 @@ pub struct Processes {
     entries: BTreeMap<Pid, Entry>,
     /// Parent and child, so that thousands of processes do not take quadratic time.
     children: BTreeSet<(Pid, Pid)>,
+    /// Those that stand for something outside, which acts while they wait to write to a pipe.
+    acting_outside: BTreeSet<Pid>,
     /// Modules that have not ended.
     pub(super) modules: u32,
     last: u32,
@@ -173,7 +173,6 @@ impl Processes {
             instant: None,
             timed_out: false,
             rung: false,
-            acts_outside: false,
         };
         self.entries.insert(pid, entry);
         self.children.insert((parent, pid));
@@ -195,6 +194,7 @@ impl Processes {
     fn remove(&mut self, pid: Pid) {
         if let Some(entry) = self.entries.remove(&pid) {
             self.children.remove(&(entry.parent, pid));
+            self.acting_outside.remove(&pid);
         }
     }
 
@@ -360,13 +360,16 @@ impl Processes {
 
     /// From now on `pid` stands for something outside, which may act while `pid` waits to write to a pipe.
     pub fn acts_outside(&mut self, pid: Pid) {
-        self.entry(pid).acts_outside = true;
+        self.acting_outside.insert(pid);
     }
 
     /// The wait of `pid` for room in `pipe`.
     pub fn wait_for_room(&self, pid: Pid, pipe: PipeId) -> Wait {
-        let acts_outside = self.entries.get(&pid).is_some_and(|entry| entry.acts_outside);
-        if acts_outside { Wait::Host(Some((pipe, End::Writer))) } else { Wait::Writable(pipe) }
+        if self.acting_outside.contains(&pid) {
+            Wait::Host(Some((pipe, End::Writer)))
+        } else {
+            Wait::Writable(pipe)
+        }
     }
 
     /// Returns whether a process has not ended.
